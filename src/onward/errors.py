@@ -1,0 +1,102 @@
+"""Errors: what a step may raise about its record, and what onward raises about a job, a store or an input."""
+
+from __future__ import annotations
+
+
+class StepOutcome(Exception):
+    """Raised by a step to say what its failure means; see the kinds in `onward.model.Kind`."""
+
+
+class Transient(StepOutcome):
+    """The same call may succeed later.
+
+    `retry_after` is in seconds, as the far side asked. `sent=False` states that nothing reached the far side,
+    `sent=True` that it did, None that it is not known; only effects look at it.
+    """
+
+    def __init__(self, message: str = "", retry_after: float | None = None, sent: bool | None = None):
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.sent = sent
+
+
+class Rejected(StepOutcome):
+    """The far side understood and refused: final for this record."""
+
+
+class Invalid(StepOutcome):
+    """The record's data is wrong: final for this record."""
+
+
+class Fatal(StepOutcome):
+    """Nothing can go on (a revoked key, no credit): the run stops and the record goes back to pending."""
+
+
+class Done(StepOutcome):
+    """Ends the record as succeeded; its later steps are skipped and counted apart."""
+
+    def __init__(self, reason: str = ""):
+        super().__init__(reason)
+        self.reason = reason
+
+
+class OnwardError(Exception):
+    """A fault with a message for people. `exit_code` is what the command line ends with."""
+
+    exit_code = 2
+
+
+class UsageError(OnwardError):
+    """The call, the flags or the parameters are wrong; nothing was started."""
+
+
+class DeclarationError(OnwardError):
+    """A job is described wrongly; raised while it is declared."""
+
+
+class SourceError(OnwardError):
+    """The input cannot be read."""
+
+
+class SourceMoved(UsageError):
+    """The instance was fed from another location."""
+
+
+class StoreError(OnwardError):
+    """The store cannot be used: wrong file, wrong version, unsafe file system."""
+
+
+class StoreMissing(StoreError):
+    """There is no store at the given place."""
+
+
+class StoreWriteError(OnwardError):
+    """A commit failed (disk full, input/output error): nothing of the batch was kept."""
+
+    exit_code = 3
+
+
+class LeaseLost(OnwardError):
+    """This run's lease went to another run; it may change nothing any more."""
+
+    exit_code = 3
+
+
+class IllegalTransition(AssertionError):
+    """A record state change that the table of transitions does not have: a fault of onward itself."""
+
+
+class OutputError(Exception):
+    """An output that is too big, does not fit its annotation or does not survive JSON. The message names the path."""
+
+
+class StaleCheckpoint(Exception):
+    """A stored output that today's annotation can no longer decode."""
+
+    def __init__(self, step: str, message: str):
+        super().__init__(message)
+        self.step = step
+
+
+class MisfitRecord(Exception):
+    """A record's value does not fit the job's record type."""

@@ -1,0 +1,218 @@
+"""The words of onward as frozen values. No I/O, no decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class State(StrEnum):
+    """Where a record stands. Only `SUCCEEDED` is done."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    UNCONFIRMED = "unconfirmed"
+    QUARANTINED = "quarantined"
+
+
+class Kind(StrEnum):
+    """What a failure means."""
+
+    TRANSIENT = "transient"
+    REJECTED = "rejected"
+    INVALID = "invalid"
+    BUG = "bug"
+    SYSTEM = "system"
+    CONFLICT = "conflict"
+    FATAL = "fatal"
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often a step is tried in one run and how long is waited in between.
+
+    The wait before attempt n+1 is drawn evenly from 0 to `min(cap, base * factor**(n-1))` seconds: "full jitter" of
+    the AWS Architecture Blog, "Exponential Backoff And Jitter" (2015).
+    """
+
+    attempts: int = 3
+    base: float = 1.0
+    factor: float = 2.0
+    cap: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ValueError("Retry(attempts=…) must be at least 1")
+        if min(self.base, self.cap) < 0 or self.factor < 1:
+            raise ValueError("Retry(base=…, cap=…) must not be negative and factor must be at least 1")
+
+
+@dataclass(slots=True, frozen=True)
+class Failure:
+    """One failed attempt, as it is stored and shown. `message` may quote data and never goes to logs."""
+
+    step: str
+    version: str
+    kind: Kind
+    error_type: str
+    message: str
+    attempts: int
+
+
+@dataclass(slots=True, frozen=True)
+class StoredOutput:
+    """A step's durable output: JSON text exactly as it was written, and the version of the step that made it."""
+
+    version: str
+    output: str
+
+
+@dataclass(slots=True)
+class Claimed:
+    """A record that this run holds. `key` is canonical JSON text, `value` the input as JSON text (None: not stored)."""
+
+    id: int
+    fence: int
+    generation: int
+    key: str
+    position: int
+    value: str | None
+    step: str | None
+    attempts: int
+    deaths: int
+    solo_deaths: int
+    failed_runs: int
+    checkpoints: dict[str, StoredOutput] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Fact:
+    """What is to become true of one claimed record, all at once, provided its fence still holds.
+
+    `state` is the state afterwards. IN_PROGRESS means that the record stays with this run: its attempt `attempts` of
+    `step` counts as started when `started`. `checkpoint` is the output of `done_step`, made by `version`.
+    `lineage` is set with SUCCEEDED: the versions that made the result, in step order.
+    """
+
+    record: int
+    fence: int
+    generation: int
+    state: State
+    done_step: str | None = None
+    version: str | None = None
+    checkpoint: str | None = None
+    step: str | None = None
+    started: bool = False
+    attempts: int = 0
+    not_before: float = 0.0
+    deaths: int = 0
+    solo_deaths: int = 0
+    failed_runs: int = 0
+    hold: str | None = None
+    failure: Failure | None = None
+    event: str | None = None
+    reason: str | None = None
+    lineage: tuple[tuple[str, str], ...] | None = None
+    skipped: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class SourceRecord:
+    """One record read from a source: canonical key, JSON text of its value, and where it stands.
+
+    `invalid` is set where the value does not fit the job's record type: it is set aside when it is fed.
+    """
+
+    key: str
+    value: str
+    position: int
+    invalid: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class BadLine:
+    """A place in a source that yields no record. `where` is `file:line`."""
+
+    where: str
+    reason: str
+    position: int
+    raw: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class FeedBlock:
+    """Records to be fed together with the cursor that covers them. `complete` marks the end of the pass."""
+
+    number: int
+    records: list[SourceRecord]
+    bad: list[BadLine]
+    cursor: str
+    complete: bool = False
+
+
+@dataclass(slots=True)
+class FeedOutcome:
+    """What became of one block."""
+
+    added: int = 0
+    unchanged: int = 0
+    changed_unfinished: int = 0
+    changed_finished: int = 0
+    returned: int = 0
+    vanished: int = 0
+    skipped_done: list[str] = field(default_factory=list)
+    duplicates: list[tuple[str, int, int]] = field(default_factory=list)
+
+
+@dataclass(slots=True, frozen=True)
+class StepVersion:
+    name: str
+    version: str
+
+
+@dataclass(slots=True)
+class Counts:
+    """A consistent reading of an instance's counters."""
+
+    states: dict[State, int]
+    total: int
+    vanished: int
+    source_complete: bool
+    steps: dict[str, int]
+    skipped: int = 0
+
+    def of(self, state: State) -> int:
+        return self.states.get(state, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One exported record. `key`, `input` and `outputs` are plain JSON values."""
+
+    key: Any
+    input: Any
+    outputs: Mapping[str, Any]
+    state: str
+    versions: Mapping[str, str]
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended. `counts` has every state; `reason` says in words why the run ended."""
+
+    exit_code: int
+    reason: str
+    run: str
+    counts: Mapping[str, int]
+    total: int
+    seconds: float
+    results: list[Result] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0
