@@ -1,0 +1,1 @@
+"""Pure decisions: tables and functions without I/O, clock or randomness."""

@@ -1,0 +1,191 @@
+"""From an exception to the kind of its failure: the published table, read by class name so that nothing is imported."""
+
+from __future__ import annotations
+
+import email.utils
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from onward.errors import Fatal, Invalid, MisfitRecord, OutputError, Rejected, StepOutcome, Transient
+from onward.model import Kind
+
+LONGEST_WAIT = 3600.0
+
+_BY_OUTCOME: dict[type[BaseException], Kind] = {
+    Transient: Kind.TRANSIENT,
+    Rejected: Kind.REJECTED,
+    Invalid: Kind.INVALID,
+    Fatal: Kind.FATAL,
+    MisfitRecord: Kind.INVALID,
+    OutputError: Kind.BUG,
+}
+
+BY_STATUS: dict[int, Kind] = {
+    401: Kind.FATAL,
+    402: Kind.FATAL,
+    403: Kind.FATAL,  # rejected once the step has succeeded for another record
+    408: Kind.TRANSIENT,
+    425: Kind.TRANSIENT,
+    429: Kind.TRANSIENT,
+}
+
+TRANSIENT_CLASSES = frozenset(
+    {
+        "builtins.ConnectionError",
+        "builtins.TimeoutError",
+        "socket.gaierror",
+        "http.client.IncompleteRead",
+        "http.client.RemoteDisconnected",
+        "httpx.TransportError",
+        "httpcore.NetworkError",
+        "httpcore.TimeoutException",
+        "requests.exceptions.ConnectionError",
+        "requests.exceptions.Timeout",
+        "requests.exceptions.ChunkedEncodingError",
+        "urllib3.exceptions.HTTPError",
+        "aiohttp.client_exceptions.ClientConnectionError",
+        "aiohttp.client_exceptions.ServerTimeoutError",
+        "aiohttp.client_exceptions.ClientPayloadError",
+        "openai.APIConnectionError",
+    }
+)
+NOT_TRANSIENT_CLASSES = frozenset(
+    {
+        "httpx.UnsupportedProtocol",
+        "httpx.LocalProtocolError",
+        "urllib3.exceptions.LocationValueError",
+        "requests.exceptions.InvalidURL",
+    }
+)
+FATAL_CODES = frozenset({"insufficient_quota", "model_not_found", "invalid_api_key", "billing_hard_limit_reached"})
+
+
+@dataclass(frozen=True, slots=True)
+class Classified:
+    """What an exception means. `throttled`: the far side asked for fewer calls, which costs no attempt."""
+
+    kind: Kind
+    error_type: str
+    message: str
+    retry_after: float | None = None
+    throttled: bool = False
+
+
+Classify = Callable[[BaseException], "BaseException | type[BaseException] | None"]
+
+
+def classify(error: BaseException, now: float, step_has_succeeded: bool = False, ask: Classify | None = None) -> Classified:
+    """Tell the kind of `error`; `ask` is the job's own function and is heard first.
+
+    `now` (UTC seconds) turns a Retry-After date into seconds. A fault inside `ask` counts as its having no opinion.
+    """
+    meaning = _opinion(ask, error)
+    kind = _kind(meaning, step_has_succeeded)
+    status = _status(meaning)
+    return Classified(
+        kind=kind,
+        error_type=_name(error),
+        message=str(error) or _name(error),
+        retry_after=_retry_after(meaning, now) if kind is Kind.TRANSIENT else None,
+        throttled=status == 429 and kind is Kind.TRANSIENT,
+    )
+
+
+def _opinion(ask: Classify | None, error: BaseException) -> BaseException:
+    if ask is None or isinstance(error, OutputError | MisfitRecord):
+        return error
+    try:
+        answer = ask(error)
+        if isinstance(answer, type):
+            answer = answer()
+    except Exception:
+        return error
+    return answer if isinstance(answer, StepOutcome) else error
+
+
+def _kind(error: BaseException, step_has_succeeded: bool) -> Kind:
+    for known, kind in _BY_OUTCOME.items():
+        if isinstance(error, known):
+            return kind
+    if isinstance(error, MemoryError):
+        return Kind.SYSTEM
+    if _code(error) in FATAL_CODES:
+        return Kind.FATAL
+    status = _status(error)
+    if status is not None:
+        return _kind_of_status(status, step_has_succeeded)
+    names = _class_names(error)
+    if names & TRANSIENT_CLASSES and not names & NOT_TRANSIENT_CLASSES:
+        return Kind.TRANSIENT
+    return Kind.BUG
+
+
+def _kind_of_status(status: int, step_has_succeeded: bool) -> Kind:
+    if status == 403 and step_has_succeeded:
+        return Kind.REJECTED
+    if status in BY_STATUS:
+        return BY_STATUS[status]
+    if status >= 500:
+        return Kind.TRANSIENT
+    return Kind.REJECTED if status >= 400 else Kind.BUG
+
+
+def _status(error: BaseException) -> int | None:
+    """The HTTP status of the well-known clients' exceptions; other objects' attributes are not believed."""
+    modules = {part.split(".")[0] for part in _class_names(error)}
+    if not modules & {"httpx", "requests", "openai", "aiohttp", "urllib"}:
+        return None
+    response = getattr(error, "response", None)
+    for holder, name in ((response, "status_code"), (error, "status_code"), (error, "status"), (error, "code")):
+        value = getattr(holder, name, None)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+def _code(error: BaseException) -> str | None:
+    if not any(name.startswith("openai.") for name in _class_names(error)):
+        return None
+    code = getattr(error, "code", None)
+    return code if isinstance(code, str) else None
+
+
+def _retry_after(error: BaseException, now: float) -> float | None:
+    given = getattr(error, "retry_after", None)
+    if isinstance(given, int | float) and given >= 0:
+        return min(float(given), LONGEST_WAIT)
+    headers = getattr(getattr(error, "response", None), "headers", None) or getattr(error, "headers", None)
+    value = _header(headers, "retry-after") if headers is not None else None
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = email.utils.parsedate_to_datetime(value).timestamp() - now
+        except (ValueError, TypeError):
+            return None
+    return min(max(seconds, 0.0), LONGEST_WAIT)
+
+
+def _header(headers: Any, name: str) -> str | None:
+    if isinstance(headers, Mapping) or hasattr(headers, "items"):
+        for key, value in headers.items():
+            if str(key).lower() == name:
+                return str(value)
+    return None
+
+
+def _class_names(error: BaseException) -> set[str]:
+    """`module.Class` for every ancestor, with private modules folded into the package: `httpx._exceptions` is `httpx`."""
+    names = set()
+    for ancestor in type(error).__mro__:
+        parts = [part for part in ancestor.__module__.split(".") if not part.startswith("_")]
+        names.add(".".join([*parts, ancestor.__name__]))
+    return names
+
+
+def _name(error: BaseException) -> str:
+    kind = type(error)
+    return kind.__name__ if kind.__module__ in ("builtins", "onward.errors") else f"{kind.__module__}.{kind.__name__}"
