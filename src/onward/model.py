@@ -145,18 +145,21 @@ class BadLine:
 
 @dataclass(slots=True, frozen=True)
 class FeedBlock:
-    """Records to be fed together with the cursor that covers them. `complete` marks the end of the pass."""
+    """Records to be fed together with the cursor that covers them. `complete` marks the end of the pass.
 
-    number: int
+    `partial`: a block cut before its end; its records are kept, its cursor is not.
+    """
+
     records: list[SourceRecord]
     bad: list[BadLine]
     cursor: str
     complete: bool = False
+    partial: bool = False
 
 
 @dataclass(slots=True)
 class FeedOutcome:
-    """What became of one block."""
+    """What became of one block. With `duplicates` (key, first position, second position) nothing of it was applied."""
 
     added: int = 0
     unchanged: int = 0
@@ -164,7 +167,8 @@ class FeedOutcome:
     changed_finished: int = 0
     returned: int = 0
     vanished: int = 0
-    skipped_done: list[str] = field(default_factory=list)
+    misfits: int = 0
+    done_again: list[str] = field(default_factory=list)
     duplicates: list[tuple[str, int, int]] = field(default_factory=list)
 
 
@@ -183,7 +187,9 @@ class Counts:
     vanished: int
     source_complete: bool
     steps: dict[str, int]
+    failures: dict[tuple[str, str], int]
     skipped: int = 0
+    held: dict[str, int] = field(default_factory=dict)
 
     def of(self, state: State) -> int:
         return self.states.get(state, 0)

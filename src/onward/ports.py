@@ -90,7 +90,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """What a run says of itself when it begins. `failed_again`: versions by step, for the count of failed runs."""
+    """What a run says of itself when it begins. `location`: None when it will not feed (its input was not looked at)."""
 
     job: str
     instance: str
@@ -100,22 +100,6 @@ class RunStart:
     steps: tuple[StepVersion, ...]
     resume_cap: int
     source_changed: bool = False
-
-
-@dataclass(slots=True)
-class RunBegun:
-    """What a run finds. `reset` counts records put back to pending; `others` are live runs of the same instance."""
-
-    run: int
-    instance: int
-    new_instance: bool
-    cursor: str | None
-    source_complete: bool
-    pass_number: int
-    others: int
-    reset_failed: int = 0
-    quarantined: int = 0
-    dead_runs: list[DeadRun] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +113,34 @@ class DeadRun:
     suspects: int
 
 
+@dataclass(slots=True)
+class RunBegun:
+    """What a run finds. `others` are live runs of the same instance; failed records are reset only without any."""
+
+    run: int
+    instance: int
+    new_instance: bool
+    others: int
+    reset_failed: int = 0
+    dead_runs: list[DeadRun] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedState:
+    """How far an instance was fed. `complete`: the pass reached the end of the source."""
+
+    cursor: str | None
+    complete: bool
+    pass_number: int
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimWish:
-    """How many records a run wants next, and of which sort."""
+    """How many records a run wants next. `start`: their attempts start at once and count; `suspects`: only those."""
 
     limit: int
     max_bytes: int
+    start: bool = True
     suspects: bool = False
 
 
@@ -144,15 +150,16 @@ class Batch:
 
     facts: list[Fact] = field(default_factory=list)
     blocks: list[FeedBlock] = field(default_factory=list)
-    wish: ClaimWish | None = None
+    wishes: list[ClaimWish] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a batch brought. `lost` are records whose fence no longer held: their facts changed nothing."""
+    """What a batch brought, in the order of what was asked. `lost` are records whose fence no longer held: their
+    facts changed nothing. `next_due`: when the next back-off of the instance ends (UTC seconds), told with claims."""
 
     lost: set[int] = field(default_factory=set)
-    claimed: list[Claimed] = field(default_factory=list)
+    claimed: list[list[Claimed]] = field(default_factory=list)
     fed: list[FeedOutcome] = field(default_factory=list)
     next_due: float | None = None
 
@@ -177,8 +184,23 @@ class WorkStore(Protocol):
     def note_stop(self, run: int, reason: str) -> None:
         """Record that the run was told to stop: its death from now on makes nobody a suspect."""
 
+    def take_feed(self, run: int) -> FeedState | None:
+        """Make this run the one that feeds; None while another live run is."""
+
+    def begin_pass(self, run: int, again: bool, why: str) -> None:
+        """Reading goes on (`again=False`) or starts over: the cursor is dropped and records are matched by key."""
+
     def end_run(self, run: int, exit_code: int, reason: str) -> None:
         """Give back what the run still holds and close it."""
 
     def counts(self, instance: int) -> Counts:
         """The counters as of the last commit."""
+
+    def reset_first_ended(self, run: int) -> int:
+        """First-50 rule: put failed and quarantined records back to pending; how many."""
+
+    def tidy(self) -> int:
+        """Shrink what may be shrunk while nothing is written; bytes of write-ahead log that a reader keeps alive."""
+
+    def close(self) -> None:
+        """Let go of the store."""

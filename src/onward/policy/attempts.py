@@ -36,7 +36,9 @@ def decide(failure: Classified, history: History, retry: Retry, draw: float) -> 
     if failure.kind in (Kind.REJECTED, Kind.INVALID, Kind.CONFLICT):
         return Decision("quarantine", "final")
     if failure.kind is Kind.TRANSIENT and (failure.throttled or history.attempts < retry.attempts):
-        return Decision("retry", "transient", wait_before_retry(failure, history.attempts, retry, draw), not failure.throttled)
+        return Decision(
+            "retry", "transient", wait_before_retry(failure, history.attempts, retry, draw), not failure.throttled
+        )
     return _failed(failure, history)
 
 

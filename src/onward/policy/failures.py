@@ -75,7 +75,9 @@ class Classified:
 Classify = Callable[[BaseException], "BaseException | type[BaseException] | None"]
 
 
-def classify(error: BaseException, now: float, step_has_succeeded: bool = False, ask: Classify | None = None) -> Classified:
+def classify(
+    error: BaseException, now: float, step_has_succeeded: bool = False, ask: Classify | None = None
+) -> Classified:
     """Tell the kind of `error`; `ask` is the job's own function and is heard first.
 
     `now` (UTC seconds) turns a Retry-After date into seconds. A fault inside `ask` counts as its having no opinion.
@@ -178,7 +180,7 @@ def _header(headers: Any, name: str) -> str | None:
 
 
 def _class_names(error: BaseException) -> set[str]:
-    """`module.Class` for every ancestor, with private modules folded into the package: `httpx._exceptions` is `httpx`."""
+    """`module.Class` for every ancestor; private modules count as their package: `httpx._exceptions` is `httpx`."""
     names = set()
     for ancestor in type(error).__mro__:
         parts = [part for part in ancestor.__module__.split(".") if not part.startswith("_")]

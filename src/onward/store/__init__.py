@@ -1,0 +1,1 @@
+"""Where the truth of a job is kept: one folder a technology."""

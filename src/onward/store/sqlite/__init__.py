@@ -1,0 +1,1 @@
+"""The SQLite store, on the SQLite that the apsw wheel carries."""

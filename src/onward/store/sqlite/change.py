@@ -1,0 +1,78 @@
+"""One transaction under way: its connection, its moment, and the counters that it will have moved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import apsw
+import orjson
+
+from onward.model import State
+from onward.store.sqlite import statements
+
+SQL = statements.load("work.sql")
+NONE = "null"
+
+
+class Change:
+    """What the parts of a store share inside one transaction.
+
+    Statements take whole batches as one JSON parameter: one call into SQLite, so that the interpreter's lock is free
+    for the event loop while SQLite works.
+    """
+
+    def __init__(self, connection: apsw.Connection, instance: int, run: int | None, now: float):
+        self.connection = connection
+        self.instance = instance
+        self.run_number = run
+        self.now = now
+        self._moved: Counter[tuple[str, str]] = Counter()
+        self._common = {"instance": instance, "run": run, "now": now}
+
+    def execute(self, block: str, rows: list[Any] | None = None, **bindings: Any) -> int:
+        """Run one named block; the number of rows it changed."""
+        if rows is not None:
+            bindings["rows"] = orjson.dumps(rows).decode()
+        self.connection.execute(SQL[block], {**self._common, **bindings})
+        return int(self.connection.changes())
+
+    def rows(self, block: str, rows: list[Any] | None = None, **bindings: Any) -> list[tuple[Any, ...]]:
+        if rows is not None:
+            bindings["rows"] = orjson.dumps(rows).decode()
+        return list(self.connection.execute(SQL[block], {**self._common, **bindings}))
+
+    def one(self, block: str, **bindings: Any) -> Any:
+        found = self.rows(block, **bindings)
+        return found[0][0] if found else None
+
+    def array(self, block: str, rows: list[Any] | None = None, **bindings: Any) -> list[Any]:
+        """A block that answers with one JSON array."""
+        found: list[Any] = orjson.loads(self.rows(block, rows, **bindings)[0][0] or "[]")
+        return found
+
+    def count(self, what: str, name: str, n: int) -> None:
+        if n:
+            self._moved[what, name] += n
+
+    def move(self, before: State, after: State, n: int) -> None:
+        """Count `n` records going from one state to another."""
+        self.count("state", before, -n)
+        self.count("state", after, n)
+
+    def recount_failures(self) -> None:
+        """Count failed and quarantined records by cause anew: they are few, and lie in an index of their own."""
+        self.execute("drop_failure_counts")
+        for step, kind, n in self.rows("count_failures"):
+            self.count("failure", cause(step, kind), n)
+
+    def flush(self) -> None:
+        for (what, name), n in self._moved.items():
+            if n:
+                self.execute("add_count", what=what, name=name, n=n)
+        self._moved.clear()
+
+
+def cause(step: str | None, kind: str) -> str:
+    """The counter's name for failures of one kind at one step."""
+    return orjson.dumps([step, kind]).decode()

@@ -1,0 +1,272 @@
+"""Opening a SQLite store safely: the right file, on a local disk, at a schema we know, flushed at every commit."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from onward.errors import OnwardError, StoreError, StoreMissing, StoreWriteError
+from onward.store.sqlite import statements
+
+APPLICATION_ID = 0x6F6E7764  # "onwd"
+BUSY_SECONDS = 60.0
+MEMORY = ":memory:"
+_HEADER = b"SQLite format 3\x00"
+_NETWORK = re.compile(
+    r"^(nfs\d?|cifs|smb\w*|afs|gpfs|lustre|ceph|glusterfs|fuse\.(sshfs|glusterfs|s3fs|gcsfuse|rclone)|9p|beegfs|afpfs|webdav)$"
+)
+
+
+def path_of(url: str) -> Path | None:
+    """The file that an address names: `sqlite:///relative`, `sqlite:////absolute`, a bare path; None: in memory."""
+    if url in ("sqlite://", "sqlite:///:memory:"):
+        return None
+    if url.startswith("sqlite:///"):
+        return Path(url.removeprefix("sqlite:///"))
+    if "://" in url:
+        raise StoreError(
+            f"{url.split('://')[0]}:// is not a store that this installation knows; use a path or sqlite:///…"
+        )
+    return Path(url)
+
+
+def open_writer(
+    path: Path | None, create: bool = True, scripts: list[tuple[int, str]] | None = None
+) -> tuple[apsw.Connection, bool]:
+    """The one writing connection of a process, migrated; and whether the store is new."""
+    new = path is None or not _exists(path)
+    if path is not None:
+        if new and not create:
+            raise StoreMissing(f"there is no store at {path}; run the job first, or check --store")
+        _prepare(path, new)
+    with _plain_errors(path):
+        connection = _connect(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        _configure_writer(connection, path)
+        migrate(connection, scripts if scripts is not None else statements.migrations())
+    return connection, new
+
+
+def open_reader(path: Path) -> apsw.Connection:
+    """A connection for questions. It never changes the store and must keep its transactions short."""
+    if not _exists(path):
+        raise StoreMissing(f"there is no store at {path}; run the job first, or check --store")
+    _check_header(path)
+    with _plain_errors(path):
+        connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
+        connection.execute("PRAGMA query_only = 1")
+        _check_version(connection, path)
+    return connection
+
+
+def _exists(path: Path) -> bool:
+    return path.exists() and (path.stat().st_size > 0 or path.with_name(path.name + "-wal").exists())
+
+
+def _prepare(path: Path, new: bool) -> None:
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder; a store is a file")
+    kind = file_system_of(path.parent if path.parent.exists() else Path.cwd())
+    if kind and _NETWORK.match(kind):
+        raise StoreError(
+            f"{path} lies on a network file system ({kind}), where SQLite's locks are not safe; "
+            "give --store a path on a local disk, or a PostgreSQL address"
+        )
+    if not new:
+        _check_header(path)
+        return
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise StoreError(
+            f"cannot create the store {path}: {error.strerror}; choose another place with --store"
+        ) from error
+
+
+def _check_header(path: Path) -> None:
+    """Refuse a foreign or newer file before SQLite opens it, so that it stays untouched."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(100)
+    except OSError as error:
+        raise StoreError(f"cannot read the store {path}: {error.strerror}") from error
+    if not head:
+        return
+    if len(head) < 100 or not head.startswith(_HEADER):
+        raise StoreError(f"{path} is not an onward store (not a SQLite file); it was left as it is")
+    application, version = int.from_bytes(head[68:72], "big"), int.from_bytes(head[60:64], "big")
+    if application not in (0, APPLICATION_ID):
+        raise StoreError(f"{path} belongs to another program; it was left as it is")
+    if version > newest():
+        raise _too_new(path, version)
+
+
+def _check_version(connection: apsw.Connection, path: Path | None) -> None:
+    version = _pragma(connection, "user_version")
+    if version > newest():
+        raise _too_new(path, version)
+    if version == 0 or _pragma(connection, "application_id") != APPLICATION_ID:
+        raise StoreError(f"{path} is not an onward store; it was left as it is")
+    if version < newest():
+        raise StoreError(f"{path} has the older schema {version}; `onward run` brings it up to date")
+
+
+def _too_new(path: Path | None, version: int) -> StoreError:
+    return StoreError(
+        f"{path} was written by a newer onward (schema {version}, this one knows {newest()}); "
+        "update onward; the store was left as it is"
+    )
+
+
+def newest() -> int:
+    return statements.migrations()[-1][0]
+
+
+def _connect(path: Path | None, flags: int) -> apsw.Connection:
+    connection = apsw.Connection(str(path) if path else MEMORY, flags=flags)
+    connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
+    return connection
+
+
+def _configure_writer(connection: apsw.Connection, path: Path | None) -> None:
+    """Durable commits, read back: a setting that did not take is an error, not a hope."""
+    if path is not None and _single(connection, "PRAGMA journal_mode = WAL") != "wal":
+        raise StoreError(f"{path}: this file system does not allow SQLite's write-ahead log; use a local disk")
+    for name, value in (
+        ("synchronous", 2),
+        ("fullfsync", 1),
+        ("checkpoint_fullfsync", 1),
+        ("trusted_schema", 0),
+        ("cell_size_check", 1),
+        ("foreign_keys", 0),
+    ):
+        connection.execute(f"PRAGMA {name} = {value}")
+        if _pragma(connection, name) != value:
+            raise StoreError(f"{path}: SQLite did not accept PRAGMA {name} = {value}")
+    connection.execute("PRAGMA cache_size = -16384")
+    connection.execute("PRAGMA wal_autocheckpoint = 2000")
+    connection.execute("PRAGMA journal_size_limit = 16777216")
+
+
+def _pragma(connection: apsw.Connection, name: str) -> int:
+    return int(_single(connection, f"PRAGMA {name}"))
+
+
+def _single(connection: apsw.Connection, query: str) -> Any:
+    row = connection.execute(query).fetchone()
+    return row[0] if row else None
+
+
+def migrate(connection: apsw.Connection, scripts: list[tuple[int, str]]) -> None:
+    """Bring the schema up to date, each script in a transaction of its own together with its number."""
+    for number, script in scripts:
+        if _pragma(connection, "user_version") >= number:
+            continue
+        with transaction(connection):
+            if _pragma(connection, "user_version") >= number:  # another process was faster
+                continue
+            if number == 1 and _single(connection, "SELECT count(*) FROM sqlite_schema"):
+                raise StoreError("the file holds another program's tables; it was left as it is")
+            connection.execute(script)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {number}")
+    version = _pragma(connection, "user_version")
+    if version > scripts[-1][0]:
+        raise _too_new(None, version)
+
+
+@contextlib.contextmanager
+def transaction(connection: apsw.Connection) -> Iterator[None]:
+    """One immediate transaction: durable when the block ends without an exception, undone otherwise."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # SQLite has rolled back by itself after some failures
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextlib.contextmanager
+def _plain_errors(path: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except apsw.Error as error:
+        raise explain(error, path, StoreError) from error
+
+
+def explain(error: apsw.Error, path: Path | None, kind: Callable[[str], OnwardError] = StoreWriteError) -> OnwardError:
+    """An apsw error in words for people; no driver's name for a fault reaches them bare."""
+    place = str(path) if path else "the store"
+    if isinstance(error, apsw.FullError):
+        return kind(f"no space left for {place}; free some and run the same command again, nothing committed is lost")
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return StoreError(f"{place} is damaged ({error}); it was left as it is: restore a copy made by SQLite's backup")
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return kind(
+            f"{place} has been locked by another program for {BUSY_SECONDS:.0f} seconds; close it and run again"
+        )
+    if isinstance(error, apsw.ReadOnlyError):
+        return kind(f"{place} cannot be written (read-only file or folder)")
+    if isinstance(error, apsw.CantOpenError | apsw.PermissionsError | apsw.AuthError):
+        return kind(f"cannot open {place}: check that its folder exists and can be written")
+    if isinstance(error, apsw.IOError):
+        if path is not None and _space_left(path) < 1 << 20:
+            return kind(
+                f"no space left for {place}; free some and run the same command again, nothing committed is lost"
+            )
+        return kind(f"the disk failed under {place} ({error}); nothing committed is lost, check the disk and run again")
+    return kind(f"{place}: {error}")
+
+
+def _space_left(path: Path) -> int:
+    try:
+        status = os.statvfs(path.parent)
+    except (OSError, AttributeError):
+        return 1 << 60
+    return status.f_bavail * status.f_frsize
+
+
+def file_system_of(folder: Path) -> str | None:
+    """The type of the file system that holds `folder`, where the system tells (Linux, macOS)."""
+    try:
+        if sys.platform == "darwin":
+            return _macos_file_system(folder)
+        return parse_mountinfo(Path("/proc/self/mountinfo").read_text("utf-8", "replace"), folder.resolve())
+    except OSError:
+        return None
+
+
+def parse_mountinfo(text: str, folder: Path) -> str | None:
+    """The type of the last and longest mount above `folder` (proc_pid_mountinfo(5))."""
+    best, kind = -1, None
+    for line in text.splitlines():
+        before, _, after = line.partition(" - ")
+        fields = before.split()
+        if len(fields) < 5 or not after:
+            continue
+        point = Path(fields[4].encode("latin-1", "replace").decode("unicode_escape", "replace"))
+        if (point == folder or point in folder.parents) and len(point.parts) >= best:
+            best, kind = len(point.parts), after.split()[0]
+    return kind
+
+
+def _macos_file_system(folder: Path) -> str | None:
+    import subprocess
+
+    lines = subprocess.run(["/sbin/mount"], capture_output=True, text=True, check=False).stdout.splitlines()
+    best, kind = -1, None
+    for line in lines:
+        match = re.match(r"^.* on (.*) \((\w+)", line)
+        above = match and (Path(match[1]) == folder.resolve() or Path(match[1]) in folder.resolve().parents)
+        if match and above and len(match[1]) > best:
+            best, kind = len(match[1]), match[2]
+    return kind

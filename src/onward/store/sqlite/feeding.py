@@ -1,0 +1,195 @@
+"""Feeding: records and the cursor that covers them in one commit; feeding the same again changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from onward.model import FeedBlock, FeedOutcome, Kind, SourceRecord, State
+from onward.policy import transitions
+from onward.store.sqlite.change import Change, cause
+
+
+def digest(value: str) -> str:
+    """The hash that tells whether an input changed: BLAKE2b with 128 bits over its JSON text."""
+    return hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+@dataclass(slots=True)
+class _Presented:
+    """Rows of one block sorted by what they mean for the store."""
+
+    new: list[int] = field(default_factory=list)
+    unchanged: list[list[Any]] = field(default_factory=list)
+    unfinished: list[list[Any]] = field(default_factory=list)
+    finished: list[list[Any]] = field(default_factory=list)
+    reverted: list[list[Any]] = field(default_factory=list)
+    returned: list[list[Any]] = field(default_factory=list)
+
+
+def apply(change: Change, block: FeedBlock, store_inputs: bool) -> FeedOutcome:
+    """Apply one block, or nothing of it where it has duplicate keys."""
+    rows = [
+        [record.key, record.position, digest(record.value), record.value if store_inputs else None]
+        for record in block.records
+    ]
+    pass_number = change.rows("feed_state")[0][2]
+    outcome = FeedOutcome()
+    if rows and not _insert_all(change, rows, pass_number):
+        presented = _sort(change, rows, pass_number, outcome)
+        if outcome.duplicates:
+            return outcome
+        _apply_presented(change, rows, pass_number, presented, outcome)
+    else:
+        outcome.added = len(rows)
+    _set_misfits_aside(change, block.records, outcome)
+    if block.partial:
+        change.execute("partly_fed")
+    else:
+        last = block.records[-1].position if block.records else -1
+        change.execute("fed", cursor=block.cursor, fed_position=last, complete=int(block.complete))
+        if block.complete and pass_number > 1:
+            outcome.vanished = _vanish(change, pass_number)
+    return outcome
+
+
+def _insert_all(change: Change, rows: list[list[Any]], pass_number: int) -> bool:
+    """The common case, all keys new: two statements. False, and nothing changed, where some key is known."""
+    base = int(change.one("last_record")) + 1
+    change.connection.execute("SAVEPOINT block")
+    if change.execute("insert_records", rows, base=base, pass_number=pass_number) != len(rows):
+        change.connection.execute("ROLLBACK TO block")
+        change.connection.execute("RELEASE block")
+        return False
+    change.execute("insert_first_inputs", rows, base=base)
+    change.connection.execute("RELEASE block")
+    change.count("state", State.PENDING, len(rows))
+    return True
+
+
+def _sort(change: Change, rows: list[list[Any]], pass_number: int, outcome: FeedOutcome) -> _Presented:
+    presented = _Presented()
+    known = {row[0]: row[1:] for row in change.array("presented", rows)}
+    seen: dict[str, int] = {}
+    for index, (key, position, new_hash, value) in enumerate(rows):
+        first = seen.setdefault(key, position)
+        if first != position:
+            outcome.duplicates.append((key, first, position))
+        elif index not in known:
+            presented.new.append(index)
+        else:
+            record, last_pass, old_position, state, generation, vanished, changed, lineage, newest, current = known[
+                index
+            ]
+            if last_pass == pass_number and old_position != position:
+                outcome.duplicates.append((key, old_position, position))
+                continue
+            presented.unchanged.append([record, position])
+            if vanished:
+                presented.returned.append([record, state, lineage, changed])
+            if state == State.SUCCEEDED:
+                outcome.done_again.append(key)
+            if new_hash == newest:
+                continue
+            if state != State.SUCCEEDED:
+                presented.unfinished.append([record, generation + 1, new_hash, value, state])
+            elif new_hash == current:
+                presented.reverted.append([record, generation + 1, lineage, None, 0])
+            else:
+                presented.finished.append([record, generation + 1, new_hash, value, 1, lineage, changed])
+    return presented
+
+
+def _apply_presented(
+    change: Change, rows: list[list[Any]], pass_number: int, presented: _Presented, outcome: FeedOutcome
+) -> None:
+    if presented.new and not _insert_all(change, [rows[index] for index in presented.new], pass_number):
+        raise AssertionError("a key that was new a moment ago is known")
+    change.execute("seen_again", presented.unchanged, pass_number=pass_number)
+    for _, state, lineage, changed in presented.returned:
+        change.count("vanished", state, -1)
+        change.count("state", state, 1)
+        if state == State.SUCCEEDED:
+            change.count("lineage_changed" if changed else "lineage", str(lineage), 1)
+    _replace_unfinished(change, presented.unfinished)
+    _mark_finished(change, presented)
+    outcome.added = len(presented.new)
+    outcome.changed_unfinished = len(presented.unfinished)
+    outcome.changed_finished = len(presented.finished)
+    outcome.returned = len(presented.returned)
+    outcome.unchanged = len(presented.unchanged) - outcome.changed_unfinished - outcome.changed_finished
+
+
+def _replace_unfinished(change: Change, rows: list[list[Any]]) -> None:
+    """An unfinished record takes its new value as a new generation; checkpoints of the old value stay in history."""
+    if not rows:
+        return
+    for step, n in change.rows("superseded_steps", rows):
+        change.count("step", step, -n)
+    for row in rows:
+        if row[4] != State.PENDING:
+            transitions.require(State(row[4]), State.PENDING)
+        change.move(State(row[4]), State.PENDING, 1)
+    change.execute("replace_unfinished", rows)
+    change.execute("next_inputs", rows)
+    change.execute(
+        "insert_history", [[row[0], "record_reset", None, "its input changed in the source", None] for row in rows]
+    )
+    if any(row[4] in (State.FAILED, State.QUARANTINED) for row in rows):
+        change.recount_failures()
+
+
+def _mark_finished(change: Change, presented: _Presented) -> None:
+    """A finished record keeps its result; the new value waits as the input of a next generation."""
+    if presented.finished:
+        change.execute("next_inputs", presented.finished)
+        change.execute("mark_input_changed", presented.finished)
+        for row in presented.finished:
+            if not row[6]:
+                change.count("lineage", str(row[5]), -1)
+                change.count("lineage_changed", str(row[5]), 1)
+    if presented.reverted:
+        change.execute("drop_next_inputs", presented.reverted)
+        change.execute("mark_input_changed", presented.reverted)
+        for row in presented.reverted:
+            change.count("lineage_changed", str(row[2]), -1)
+            change.count("lineage", str(row[2]), 1)
+
+
+def _set_misfits_aside(change: Change, records: list[SourceRecord], outcome: FeedOutcome) -> None:
+    misfits = {record.key: record.invalid for record in records if record.invalid is not None}
+    if not misfits:
+        return
+    found = change.array("presented", [[key] for key in misfits])
+    pending = [(row[1], list(misfits)[row[0]]) for row in found if row[4] == State.PENDING]
+    transitions.require(State.PENDING, State.QUARANTINED)
+    failures = []
+    for record, key in pending:
+        message = orjson.dumps(misfits[key]).decode()
+        failures.append([record, None, None, Kind.INVALID, "MisfitRecord", message, 0])
+    set_aside = change.execute("set_aside", [[record] for record, _ in pending])
+    change.execute("insert_failures", failures)
+    reason = "does not fit, set aside when it was read"
+    change.execute("insert_history", [[record, "record_quarantined", None, reason, None] for record, _ in pending])
+    change.move(State.PENDING, State.QUARANTINED, set_aside)
+    change.count("failure", cause(None, Kind.INVALID), set_aside)
+    outcome.misfits = set_aside
+
+
+def _vanish(change: Change, pass_number: int) -> int:
+    """At the end of a pass, records that it did not present are no longer part of the instance."""
+    moved = change.rows("vanishing", pass_number=pass_number)
+    if not moved:
+        return 0
+    for lineage, changed, n in change.rows("vanishing_lineages", pass_number=pass_number):
+        change.count("lineage_changed" if changed else "lineage", str(lineage), -n)
+    for state, n in moved:
+        change.count("state", state, -n)
+        change.count("vanished", State.PENDING if state == State.IN_PROGRESS else state, n)
+    change.execute("vanish_history", pass_number=pass_number)
+    change.execute("vanish", pass_number=pass_number)
+    change.recount_failures()
+    return sum(n for _, n in moved)

@@ -1,0 +1,96 @@
+"""Whether a run's process still lives, told by a lock that the system drops with the process, never by a pid.
+
+One lock file beside the store; every run holds the byte at its own number. Such locks are not inherited by forked
+children and are gone the moment their process is. They do not exclude each other within one process, and closing any
+descriptor of the file would drop them all; so a process opens the file once and remembers which bytes are its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+_guard = threading.Lock()
+_files: dict[str, int] = {}
+_held: dict[str, set[int]] = {}
+
+
+def _lock_byte(descriptor: int, byte: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(descriptor, byte, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte, os.SEEK_SET)
+    except OSError:
+        return False
+    return True
+
+
+def _unlock_byte(descriptor: int, byte: int) -> None:
+    if sys.platform == "win32":
+        import msvcrt
+
+        os.lseek(descriptor, byte, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, byte, os.SEEK_SET)
+
+
+class RunLocks:
+    """The run locks of one store. `path` is the store's file; None (in memory) knows only this process."""
+
+    def __init__(self, path: Path | None):
+        self._name = str(path) if path else f"memory:{id(self)}"
+        self._file = path.with_name(path.name + "-runs") if path else None
+
+    def hold(self, run: int) -> None:
+        """Lock `run`'s byte for as long as this process lives, or until `drop`."""
+        with _guard:
+            if self._file is not None and not _lock_byte(self._descriptor(), run):
+                raise RuntimeError(f"the lock of run {run} is held by another process")
+            _held.setdefault(self._name, set()).add(run)
+
+    def drop(self, run: int) -> None:
+        with _guard:
+            held = _held.get(self._name, set())
+            if run in held:
+                held.discard(run)
+                if self._file is not None:
+                    _unlock_byte(self._descriptor(), run)
+
+    def is_held(self, run: int) -> bool:
+        """Whether a living process holds `run`'s lock."""
+        with _guard:
+            if run in _held.get(self._name, set()):
+                return True
+            if self._file is None:
+                return False
+            if not _lock_byte(self._descriptor(), run):
+                return True
+            _unlock_byte(self._descriptor(), run)
+            return False
+
+    def _descriptor(self) -> int:
+        if self._name not in _files:
+            assert self._file is not None
+            _files[self._name] = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600)
+        return _files[self._name]
+
+
+def _forget_after_fork() -> None:
+    """A forked child holds none of its parent's locks."""
+    _held.clear()
+    _files.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)

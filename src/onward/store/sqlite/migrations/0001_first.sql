@@ -1,0 +1,134 @@
+CREATE TABLE instances (
+    id              INTEGER PRIMARY KEY,
+    job             TEXT NOT NULL,
+    name            TEXT NOT NULL,
+    location        TEXT,
+    cursor          TEXT,
+    fed_position    INTEGER NOT NULL DEFAULT -1,
+    partly_fed      INTEGER NOT NULL DEFAULT 0,
+    source_complete INTEGER NOT NULL DEFAULT 0,
+    pass            INTEGER NOT NULL DEFAULT 1,
+    feeder          INTEGER,
+    proven          INTEGER NOT NULL DEFAULT 0,
+    created         REAL NOT NULL,
+    UNIQUE (job, name)
+);
+
+CREATE TABLE runs (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    instance    INTEGER NOT NULL REFERENCES instances (id),
+    host        TEXT NOT NULL,
+    params      TEXT NOT NULL,
+    versions    TEXT NOT NULL,
+    started     REAL NOT NULL,
+    ended       REAL,
+    exit_code   INTEGER,
+    reason      TEXT,
+    told        TEXT,
+    boot        TEXT NOT NULL,
+    lease_until REAL NOT NULL
+);
+CREATE INDEX runs_by_instance ON runs (instance, ended);
+
+-- One narrow row a record, rewritten at every change; what never changes (inputs, outputs) lies elsewhere.
+CREATE TABLE records (
+    id                   INTEGER PRIMARY KEY,
+    instance             INTEGER NOT NULL,
+    key                  TEXT NOT NULL,
+    position             INTEGER NOT NULL,
+    pass                 INTEGER NOT NULL,
+    state                TEXT NOT NULL,
+    vanished             INTEGER NOT NULL DEFAULT 0,
+    hold                 TEXT,
+    not_before           REAL NOT NULL DEFAULT 0,
+    run                  INTEGER,
+    fence                INTEGER NOT NULL DEFAULT 0,
+    generation           INTEGER NOT NULL DEFAULT 0,
+    step                 TEXT,
+    started              INTEGER NOT NULL DEFAULT 0,
+    attempts             INTEGER NOT NULL DEFAULT 0,
+    deaths               INTEGER NOT NULL DEFAULT 0,
+    solo_deaths          INTEGER NOT NULL DEFAULT 0,
+    failed_runs          INTEGER NOT NULL DEFAULT 0,
+    input_changed        INTEGER NOT NULL DEFAULT 0,
+    succeeded_generation INTEGER,
+    lineage              INTEGER,
+    since                REAL
+);
+CREATE UNIQUE INDEX records_by_key ON records (instance, key);
+-- What is not done: small once the work is done, in the order in which it is claimed.
+CREATE INDEX records_to_do ON records (instance, state, vanished, hold, not_before, position) WHERE state <> 'succeeded';
+
+-- An input belongs to the generation at which it began and holds until a later one replaces it.
+CREATE TABLE inputs (
+    record     INTEGER NOT NULL,
+    generation INTEGER NOT NULL,
+    hash       TEXT NOT NULL,
+    value      TEXT,
+    PRIMARY KEY (record, generation)
+) WITHOUT ROWID;
+
+CREATE TABLE checkpoints (
+    record     INTEGER NOT NULL,
+    generation INTEGER NOT NULL,
+    step       TEXT NOT NULL,
+    version    TEXT NOT NULL,
+    output     TEXT NOT NULL,
+    run        INTEGER,
+    at         REAL NOT NULL,
+    PRIMARY KEY (record, generation, step)
+) WITHOUT ROWID;
+
+-- The versions that made a finished record, as one interned value: [[step, version], …].
+CREATE TABLE lineages (
+    id       INTEGER PRIMARY KEY,
+    instance INTEGER NOT NULL,
+    versions TEXT NOT NULL,
+    skipped  TEXT,
+    UNIQUE (instance, versions, skipped)
+);
+
+-- Finished generations that a newer one has followed.
+CREATE TABLE generations (
+    record     INTEGER NOT NULL,
+    generation INTEGER NOT NULL,
+    lineage    INTEGER NOT NULL,
+    PRIMARY KEY (record, generation)
+) WITHOUT ROWID;
+
+-- The newest failure of a record. Texts are JSON text: they may hold anything.
+CREATE TABLE failures (
+    record     INTEGER PRIMARY KEY,
+    step       TEXT,
+    version    TEXT,
+    kind       TEXT NOT NULL,
+    error_type TEXT NOT NULL,
+    message    TEXT NOT NULL,
+    attempts   INTEGER NOT NULL,
+    run        INTEGER,
+    at         REAL NOT NULL
+);
+
+-- Every decision and its reason.
+CREATE TABLE history (
+    id       INTEGER PRIMARY KEY AUTOINCREMENT,
+    instance INTEGER NOT NULL,
+    record   INTEGER,
+    run      INTEGER,
+    at       REAL NOT NULL,
+    actor    TEXT,
+    event    TEXT NOT NULL,
+    step     TEXT,
+    reason   TEXT,
+    detail   TEXT
+);
+CREATE INDEX history_by_record ON history (record) WHERE record IS NOT NULL;
+
+-- Counters, changed by the same commit that changes what they count.
+CREATE TABLE counts (
+    instance INTEGER NOT NULL,
+    what     TEXT NOT NULL,
+    name     TEXT NOT NULL,
+    n        INTEGER NOT NULL,
+    PRIMARY KEY (instance, what, name)
+) WITHOUT ROWID;

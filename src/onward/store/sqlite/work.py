@@ -1,0 +1,216 @@
+"""The writing side of the SQLite store: the verbs of `ports.WorkStore`, called by one thread."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import orjson
+
+from onward.errors import LeaseLost, SourceMoved
+from onward.model import Counts, State
+from onward.policy import transitions
+from onward.policy.suspects import DEATHS_TO_SUSPECT
+from onward.ports import Batch, Clock, DeadRun, FeedState, Outcome, RunBegun, RunStart
+from onward.store.sqlite import claims, connection, facts, feeding
+from onward.store.sqlite.change import Change
+from onward.store.sqlite.liveness import RunLocks
+from onward.store.sqlite.reading import read_counts
+
+LEASE_SECONDS = 30.0
+
+
+class SqliteWorkStore:
+    """One process's writing connection. `lease` in seconds; `path` None keeps everything in memory."""
+
+    def __init__(
+        self,
+        path: Path | None,
+        clock: Clock,
+        lease: float = LEASE_SECONDS,
+        create: bool = True,
+        store_inputs: bool = True,
+    ):
+        self.path = path
+        self._clock = clock
+        self._lease = lease
+        self._store_inputs = store_inputs
+        self._connection, self.new = connection.open_writer(path, create)
+        self._locks = RunLocks(path)
+        self._instances: dict[int, int] = {}
+        self._lineages: dict[object, int] = {}
+
+    def begin_run(self, start: RunStart) -> RunBegun:
+        run: int | None = None
+        try:
+            with self._change(0, None) as change:
+                change.execute("insert_instance", job=start.job, name=start.instance, location=start.location)
+                new_instance = bool(self._connection.changes())
+                instance = self._instance(change, start)
+                change.instance, change._common["instance"] = instance, instance
+                run = self._insert_run(change, start)
+                self._locks.hold(run)
+                begun = RunBegun(run, instance, new_instance, 0)
+                begun.dead_runs, begun.others = self._bury(change, run)
+                if not begun.others:
+                    begun.reset_failed = self._reset_failed(change, start)
+                change.execute("release_stale")
+        except BaseException:
+            if run is not None:
+                self._locks.drop(run)
+            raise
+        self._instances[run] = instance
+        return begun
+
+    def write(self, run: int, batch: Batch) -> Outcome:
+        outcome = Outcome()
+        with self._change(self._instances[run], run) as change:
+            if not change.one("run_is_open"):
+                raise LeaseLost(
+                    f"run {run} lost its lease to another run; what it had not committed is done again there"
+                )
+            if batch.facts:
+                outcome.lost = facts.apply(change, batch.facts, self._lineages)
+            for block in batch.blocks:
+                outcome.fed.append(feeding.apply(change, block, self._store_inputs))
+            for wish in batch.wishes:
+                outcome.claimed.append(claims.claim(change, wish))
+            if batch.wishes:
+                outcome.next_due = claims.next_due(change)
+        return outcome
+
+    def renew(self, run: int) -> bool:
+        with self._change(self._instances[run], run) as change:
+            return change.execute("renew_run", lease_until=self._clock.steady() + self._lease) == 1
+
+    def take_over(self, run: int) -> list[DeadRun]:
+        with self._change(self._instances[run], run) as change:
+            return self._bury(change, run)[0]
+
+    def note_stop(self, run: int, reason: str) -> None:
+        with self._change(self._instances[run], run) as change:
+            change.execute("note_stop", reason=reason)
+
+    def take_feed(self, run: int) -> FeedState | None:
+        with self._change(self._instances[run], run) as change:
+            if change.execute("take_feed") != 1:
+                return None
+            cursor, complete, pass_number, partly_fed, fed_position = change.rows("feed_state")[0]
+            if partly_fed:
+                change.execute("forget_partial", fed_position=fed_position, pass_number=pass_number)
+                change.execute("partial_forgotten")
+            return FeedState(cursor, bool(complete), pass_number)
+
+    def begin_pass(self, run: int, again: bool, why: str) -> None:
+        with self._change(self._instances[run], run) as change:
+            change.execute("new_pass" if again else "continue_pass")
+            if why:
+                change.execute("insert_history", [[None, "source_changed", None, why, None]])
+
+    def end_run(self, run: int, exit_code: int, reason: str) -> None:
+        with self._change(self._instances[run], run) as change:
+            if change.execute("end_run", exit_code=exit_code, reason=reason) == 1:
+                given_back = change.execute("give_back", to_suspect=DEATHS_TO_SUSPECT)
+                change.move(State.IN_PROGRESS, State.PENDING, given_back)
+        self._locks.drop(run)
+
+    def counts(self, instance: int) -> Counts:
+        with connection._plain_errors(self.path):
+            return read_counts(self._connection, instance)
+
+    def reset_first_ended(self, run: int) -> int:
+        with self._change(self._instances[run], run) as change:
+            change.execute("reset_first_history")
+            total = 0
+            for state in (State.FAILED, State.QUARANTINED):
+                transitions.require(state, State.PENDING)
+                moved = change.execute("reset_first", state=state)
+                change.move(state, State.PENDING, moved)
+                total += moved
+            change.recount_failures()
+            return total
+
+    def tidy(self) -> int:
+        if self.path is None:
+            return 0
+        with contextlib.suppress(apsw.BusyError, apsw.LockedError):
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        return self.log_bytes()
+
+    def log_bytes(self) -> int:
+        """Size of the write-ahead log."""
+        if self.path is None:
+            return 0
+        log = self.path.with_name(self.path.name + "-wal")
+        return log.stat().st_size if log.exists() else 0
+
+    def close(self) -> None:
+        self._connection.close()
+
+    @contextlib.contextmanager
+    def _change(self, instance: int, run: int | None) -> Iterator[Change]:
+        """A transaction whose counters are written with it; driver errors come out in words for people."""
+        change = Change(self._connection, instance, run, self._clock.now())
+        try:
+            with connection.transaction(self._connection):
+                yield change
+                change.flush()
+        except apsw.Error as error:
+            raise connection.explain(error, self.path) from error
+
+    def _instance(self, change: Change, start: RunStart) -> int:
+        row = change.rows("find_instance", job=start.job, name=start.instance)[0]
+        instance, location = int(row[0]), row[1]
+        if location != start.location:
+            if location is not None and not start.source_changed:
+                raise SourceMoved(
+                    f"this instance of {start.job} was fed from {location}, now it is {start.location}; "
+                    "if that is meant, say --source-changed, else give the other input an instance of its own"
+                )
+            change.execute("move_instance", location=start.location, instance=instance)
+        return instance
+
+    def _insert_run(self, change: Change, start: RunStart) -> int:
+        change.execute(
+            "insert_run",
+            host=start.host,
+            params=start.params,
+            versions=orjson.dumps([[step.name, step.version] for step in start.steps]).decode(),
+            boot=self._clock.boot,
+            lease_until=self._clock.steady() + self._lease,
+        )
+        run = int(self._connection.last_insert_rowid())
+        change.run_number, change._common["run"] = run, run
+        return run
+
+    def _bury(self, change: Change, run: int) -> tuple[list[DeadRun], int]:
+        """Put back the records of dead runs; and how many others live. Whoever ends a run's row first buries it."""
+        dead, living = [], 0
+        for other, told, boot, lease_until in change.rows("open_runs", run=run):
+            if boot == self._clock.boot and lease_until > self._clock.steady() and self._locks.is_held(other):
+                living += 1
+                continue
+            change.execute("end_run", run=other, exit_code=None, reason="died" if told is None else f"stopped: {told}")
+            death = int(told is None)
+            reason = "the run that held it died" if death else "the run that held it was told to stop"
+            put_back, started, _, suspects = change.rows(
+                "dead_run_counts", run=other, death=death, to_suspect=DEATHS_TO_SUSPECT
+            )[0]
+            change.execute("dead_run_history", run=other, reason=reason)
+            change.execute("put_back_dead", run=other, death=death, to_suspect=DEATHS_TO_SUSPECT)
+            change.move(State.IN_PROGRESS, State.PENDING, put_back)
+            dead.append(DeadRun(other, told is not None, put_back, started, suspects))
+        return dead, living
+
+    def _reset_failed(self, change: Change, start: RunStart) -> int:
+        transitions.require(State.FAILED, State.PENDING)
+        versions = orjson.dumps([[step.name, step.version] for step in start.steps]).decode()
+        change.execute("failed_again", versions=versions)
+        change.execute("next_run_history")
+        moved = change.execute("reset_failed", to_suspect=DEATHS_TO_SUSPECT)
+        if moved:
+            change.move(State.FAILED, State.PENDING, moved)
+            change.recount_failures()
+        return moved

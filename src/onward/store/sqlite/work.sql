@@ -1,0 +1,296 @@
+-- name: insert_instance
+INSERT INTO instances (job, name, location, created) VALUES (:job, :name, :location, :now)
+ON CONFLICT (job, name) DO NOTHING
+
+-- name: find_instance
+SELECT id, location, cursor, source_complete, pass, partly_fed, fed_position, feeder, proven
+FROM instances WHERE job = :job AND name = :name
+
+-- name: insert_run
+INSERT INTO runs (instance, host, params, versions, started, boot, lease_until)
+VALUES (:instance, :host, :params, :versions, :now, :boot, :lease_until)
+
+-- name: open_runs
+SELECT id, told, boot, lease_until FROM runs WHERE instance = :instance AND ended IS NULL AND id <> :run
+
+-- name: run_is_open
+SELECT ended IS NULL FROM runs WHERE id = :run
+
+-- name: renew_run
+UPDATE runs SET lease_until = :lease_until WHERE id = :run AND ended IS NULL
+
+-- name: note_stop
+UPDATE runs SET told = coalesce(told, :reason) WHERE id = :run
+
+-- name: end_run
+UPDATE runs SET ended = :now, exit_code = :exit_code, reason = :reason WHERE id = :run AND ended IS NULL
+
+-- name: dead_run_history
+INSERT INTO history (instance, record, run, at, event, step, reason)
+SELECT instance, id, :run, :now, 'record_reset', step, :reason
+FROM records WHERE state <> 'succeeded' AND instance = :instance AND state = 'in_progress' AND run = :run
+
+-- name: dead_run_counts
+SELECT count(*), coalesce(sum(started), 0), coalesce(sum(vanished), 0),
+       coalesce(sum(started AND :death AND (deaths + 1 >= :to_suspect OR solo_deaths > 0)), 0)
+FROM records WHERE state <> 'succeeded' AND instance = :instance AND state = 'in_progress' AND run = :run
+
+-- name: put_back_dead
+UPDATE records SET
+    state = 'pending', run = NULL, fence = fence + 1, not_before = 0, since = :now,
+    attempts = max(attempts - started, 0),
+    deaths = deaths + (started AND :death),
+    hold = CASE WHEN (deaths + (started AND :death)) >= :to_suspect OR solo_deaths > 0 THEN 'suspect' END,
+    started = 0
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'in_progress' AND run = :run
+
+-- name: give_back
+UPDATE records SET
+    state = 'pending', run = NULL, fence = fence + 1, since = :now,
+    attempts = max(attempts - started, 0),
+    hold = CASE WHEN deaths >= :to_suspect OR solo_deaths > 0 THEN 'suspect' END,
+    started = 0
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'in_progress' AND run = :run
+
+-- name: failed_again
+UPDATE records SET failed_runs = 0
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'failed' AND vanished = 0 AND failed_runs > 0 AND EXISTS (
+    SELECT 1 FROM failures f JOIN json_each(:versions) v ON v.value ->> 0 = f.step
+    WHERE f.record = records.id AND f.version <> v.value ->> 1)
+
+-- name: next_run_history
+INSERT INTO history (instance, record, run, at, event, reason)
+SELECT instance, id, :run, :now, 'record_reset', 'failed in an earlier run: tried again'
+FROM records WHERE state <> 'succeeded' AND instance = :instance AND state = 'failed' AND vanished = 0
+
+-- name: count_failures
+SELECT f.step, f.kind, count(*)
+FROM records r JOIN failures f ON f.record = r.id
+WHERE r.state <> 'succeeded' AND r.instance = :instance AND r.state IN ('failed', 'quarantined') AND r.vanished = 0
+GROUP BY f.step, f.kind
+
+-- name: reset_failed
+UPDATE records SET state = 'pending', run = NULL, not_before = 0, attempts = 0, since = :now,
+    hold = CASE WHEN deaths >= :to_suspect OR solo_deaths > 0 THEN 'suspect' END
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'failed' AND vanished = 0
+
+-- name: clamp_waits
+UPDATE records SET not_before = :now + :cap
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL AND not_before > :now + :longest
+
+-- name: pick_due
+SELECT json_group_array(json_array(id, size)) FROM (
+    SELECT id, (SELECT octet_length(value) FROM inputs i
+                WHERE i.record = r.id AND i.generation <= r.generation ORDER BY i.generation DESC LIMIT 1) AS size
+    FROM records r
+    WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS :hold
+      AND not_before > 0 AND not_before <= :now
+    ORDER BY not_before, position LIMIT :limit)
+
+-- name: pick_fresh
+SELECT json_group_array(json_array(id, size)) FROM (
+    SELECT id, (SELECT octet_length(value) FROM inputs i
+                WHERE i.record = r.id AND i.generation <= r.generation ORDER BY i.generation DESC LIMIT 1) AS size
+    FROM records r
+    WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS :hold
+      AND not_before = 0
+    ORDER BY position LIMIT :limit)
+
+-- name: next_due
+SELECT min(not_before) FROM records
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL
+  AND not_before > 0
+
+-- name: claim
+UPDATE records SET state = 'in_progress', run = :run, fence = fence + 1, hold = NULL, not_before = 0,
+    started = :start, attempts = attempts + :start, since = :now
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'pending'
+
+-- name: claimed
+SELECT json_group_array(json_array(
+    r.id, r.fence, r.generation, r.key, r.position,
+    (SELECT value FROM inputs i WHERE i.record = r.id AND i.generation <= r.generation
+     ORDER BY i.generation DESC LIMIT 1),
+    r.step, r.attempts, r.deaths, r.solo_deaths, r.failed_runs,
+    (SELECT json_group_array(json_array(step, version, output)) FROM checkpoints c
+     WHERE c.record = r.id AND c.generation = r.generation)))
+FROM json_each(:ids) j JOIN records r ON r.id = j.value
+
+-- name: finish
+UPDATE records SET state = 'succeeded', run = NULL, started = 0, step = NULL, attempts = 0, deaths = 0, solo_deaths = 0,
+    failed_runs = 0, input_changed = 0, lineage = f.lineage, succeeded_generation = generation, since = :now
+FROM (SELECT value ->> 0 AS id, value ->> 1 AS fence, value ->> 2 AS lineage FROM json_each(:rows)) f
+WHERE records.id = f.id AND records.fence = f.fence AND records.run = :run AND records.state = 'in_progress'
+
+-- name: advance
+UPDATE records SET step = f.step, started = f.started, attempts = f.attempts, deaths = f.deaths,
+    solo_deaths = f.solo_deaths, since = :now
+FROM (SELECT value ->> 0 AS id, value ->> 1 AS fence, value ->> 2 AS step, value ->> 3 AS started,
+             value ->> 4 AS attempts, value ->> 5 AS deaths, value ->> 6 AS solo_deaths FROM json_each(:rows)) f
+WHERE records.id = f.id AND records.fence = f.fence AND records.run = :run AND records.state = 'in_progress'
+
+-- name: leave
+UPDATE records SET state = f.state, run = NULL, fence = records.fence + 1, started = 0, step = f.step,
+    attempts = f.attempts, not_before = f.not_before, deaths = f.deaths, solo_deaths = f.solo_deaths,
+    failed_runs = f.failed_runs, hold = f.hold, since = :now
+FROM (SELECT value ->> 0 AS id, value ->> 1 AS fence, value ->> 2 AS state, value ->> 3 AS step,
+             value ->> 4 AS attempts, value ->> 5 AS not_before, value ->> 6 AS deaths, value ->> 7 AS solo_deaths,
+             value ->> 8 AS failed_runs, value ->> 9 AS hold FROM json_each(:rows)) f
+WHERE records.id = f.id AND records.fence = f.fence AND records.run = :run AND records.state = 'in_progress'
+
+-- name: holders
+SELECT json_group_array(r.id) FROM json_each(:rows) j JOIN records r ON r.id = j.value ->> 0
+WHERE r.fence = j.value ->> 1 AND r.run = :run AND r.state = 'in_progress'
+
+-- name: insert_checkpoints
+INSERT INTO checkpoints (record, generation, step, version, output, run, at)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, :run, :now FROM json_each(:rows)
+
+-- name: insert_failures
+INSERT OR REPLACE INTO failures (record, step, version, kind, error_type, message, attempts, run, at)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, :run, :now
+FROM json_each(:rows)
+
+-- name: insert_history
+INSERT INTO history (instance, record, run, at, event, step, reason, detail)
+SELECT :instance, value ->> 0, :run, :now, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(:rows)
+
+-- name: insert_lineage
+INSERT INTO lineages (instance, versions, skipped) VALUES (:instance, :versions, :skipped)
+ON CONFLICT DO NOTHING
+
+-- name: find_lineage
+SELECT id FROM lineages WHERE instance = :instance AND versions = :versions AND skipped IS :skipped
+
+-- name: add_count
+INSERT INTO counts (instance, what, name, n) VALUES (:instance, :what, :name, :n)
+ON CONFLICT DO UPDATE SET n = n + excluded.n
+
+-- name: counts
+SELECT what, name, n FROM counts WHERE instance = :instance
+
+-- name: drop_failure_counts
+DELETE FROM counts WHERE instance = :instance AND what = 'failure'
+
+-- name: take_feed
+UPDATE instances SET feeder = :run WHERE id = :instance AND (feeder IS NULL OR feeder = :run
+    OR EXISTS (SELECT 1 FROM runs WHERE runs.id = feeder AND ended IS NOT NULL))
+
+-- name: feed_state
+SELECT cursor, source_complete, pass, partly_fed, fed_position FROM instances WHERE id = :instance
+
+-- name: forget_partial
+UPDATE records SET pass = pass - 1
+WHERE instance = :instance AND pass = :pass_number AND position > :fed_position
+
+-- name: partial_forgotten
+UPDATE instances SET partly_fed = 0 WHERE id = :instance
+
+-- name: continue_pass
+UPDATE instances SET source_complete = 0 WHERE id = :instance
+
+-- name: new_pass
+UPDATE instances SET source_complete = 0, cursor = NULL, fed_position = -1, partly_fed = 0,
+    pass = pass + EXISTS (SELECT 1 FROM records WHERE instance = :instance)
+WHERE id = :instance
+
+-- name: fed
+UPDATE instances SET cursor = :cursor, fed_position = max(fed_position, :fed_position), source_complete = :complete
+WHERE id = :instance
+
+-- name: partly_fed
+UPDATE instances SET partly_fed = 1 WHERE id = :instance
+
+-- name: last_record
+SELECT coalesce(max(id), 0) FROM records
+
+-- name: insert_records
+INSERT INTO records (id, instance, key, position, pass, state)
+SELECT :base + key, :instance, value ->> 0, value ->> 1, :pass_number, 'pending' FROM json_each(:rows) WHERE true
+ON CONFLICT (instance, key) DO NOTHING
+
+-- name: insert_first_inputs
+INSERT INTO inputs (record, generation, hash, value)
+SELECT :base + key, 0, value ->> 2, value ->> 3 FROM json_each(:rows)
+
+-- name: presented
+SELECT json_group_array(json_array(j.key, r.id, r.pass, r.position, r.state, r.generation, r.vanished,
+    r.input_changed, r.lineage,
+    (SELECT hash FROM inputs i WHERE i.record = r.id ORDER BY i.generation DESC LIMIT 1),
+    (SELECT hash FROM inputs i WHERE i.record = r.id AND i.generation <= r.generation
+     ORDER BY i.generation DESC LIMIT 1)))
+FROM json_each(:rows) j JOIN records r ON r.instance = :instance AND r.key = j.value ->> 0
+
+-- name: seen_again
+UPDATE records SET pass = :pass_number, position = f.position, vanished = 0
+FROM (SELECT value ->> 0 AS id, value ->> 1 AS position FROM json_each(:rows)) f
+WHERE records.id = f.id
+
+-- name: replace_unfinished
+UPDATE records SET state = 'pending', run = NULL, fence = fence + 1, generation = generation + 1, step = NULL,
+    started = 0, attempts = 0, not_before = 0, deaths = 0, solo_deaths = 0, failed_runs = 0, hold = NULL, since = :now
+WHERE id IN (SELECT value ->> 0 FROM json_each(:rows))
+
+-- name: superseded_steps
+SELECT step, count(*) FROM checkpoints c JOIN records r ON r.id = c.record AND r.generation = c.generation
+WHERE r.id IN (SELECT value ->> 0 FROM json_each(:rows)) GROUP BY step
+
+-- name: next_inputs
+INSERT OR REPLACE INTO inputs (record, generation, hash, value)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(:rows)
+
+-- name: drop_next_inputs
+DELETE FROM inputs WHERE (record, generation) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:rows))
+
+-- name: mark_input_changed
+UPDATE records SET input_changed = f.changed
+FROM (SELECT value ->> 0 AS id, value ->> 4 AS changed FROM json_each(:rows)) f
+WHERE records.id = f.id
+
+-- name: set_aside
+UPDATE records SET state = 'quarantined', since = :now
+WHERE state = 'pending' AND id IN (SELECT value ->> 0 FROM json_each(:rows))
+
+-- name: vanishing
+SELECT state, count(*) FROM records
+WHERE instance = :instance AND pass < :pass_number AND vanished = 0 GROUP BY state
+
+-- name: vanishing_lineages
+SELECT lineage, input_changed, count(*) FROM records
+WHERE instance = :instance AND pass < :pass_number AND vanished = 0 AND state = 'succeeded' GROUP BY lineage, input_changed
+
+-- name: vanish_history
+INSERT INTO history (instance, record, run, at, event, reason)
+SELECT instance, id, :run, :now, 'record_vanished', 'no longer in the source'
+FROM records WHERE instance = :instance AND pass < :pass_number AND vanished = 0
+
+-- name: vanish
+UPDATE records SET vanished = 1,
+    state = CASE state WHEN 'in_progress' THEN 'pending' ELSE state END,
+    fence = fence + (state = 'in_progress'), run = NULL, started = 0
+WHERE instance = :instance AND pass < :pass_number AND vanished = 0
+
+-- name: prove
+UPDATE instances SET proven = 1 WHERE id = :instance
+
+-- name: reset_first_history
+INSERT INTO history (instance, record, run, at, event, reason)
+SELECT instance, id, :run, :now, 'record_reset', 'the first records all failed alike: put back'
+FROM records WHERE state <> 'succeeded' AND instance = :instance AND state IN ('failed', 'quarantined') AND vanished = 0
+  AND EXISTS (SELECT 1 FROM failures f WHERE f.record = records.id AND f.step IS NOT NULL)
+
+-- name: reset_first
+UPDATE records SET state = 'pending', run = NULL, not_before = 0, attempts = 0, failed_runs = 0, since = :now
+WHERE state <> 'succeeded' AND instance = :instance AND state = :state AND vanished = 0
+  AND EXISTS (SELECT 1 FROM failures f WHERE f.record = records.id AND f.step IS NOT NULL)
+
+-- name: release_stale
+UPDATE records SET hold = NULL WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold = 'stale'
+
+-- name: count_held
+SELECT hold, count(*) FROM records
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NOT NULL
+GROUP BY hold
+
+-- name: move_instance
+UPDATE instances SET location = :location WHERE id = :instance
