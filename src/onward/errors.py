@@ -76,6 +76,10 @@ class StoreWriteError(OnwardError):
     exit_code = 3
 
 
+class ExportError(OnwardError):
+    """The export cannot be written. Nothing appeared under its name; a file that was there is as it was."""
+
+
 class LeaseLost(OnwardError):
     """This run's lease went to another run; it may change nothing any more."""
 
