@@ -1,0 +1,266 @@
+"""Measure every figure, each beside its reference, and print the table as Markdown.
+
+python benchmarks/run.py                    the figures at their full size, but for --scale
+python benchmarks/run.py --quick            a few minutes' worth, to see that all of it works
+python benchmarks/run.py --scale 10000000 --write --json figures.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from common import HERE, child, machine, median, remove_store, write_records
+
+README = HERE / "README.md"
+BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
+HEADINGS = ("| measure | value | at least | aim | | medians |", "|---|---|---|---|---|---|")
+LEFT = 10
+IMPORTS = 10
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the table. `unit` says how values read; `best` is "higher" or "lower"."""
+
+    measure: str
+    value: float
+    unit: str
+    at_least: float
+    aim: float | None
+    best: str = "higher"
+    detail: str = ""
+
+    def reaches(self, goal: float | None) -> bool:
+        if goal is None:
+            return False
+        return self.value >= goal if self.best == "higher" else self.value <= goal
+
+    def row(self) -> str:
+        verdict = (
+            "aim reached" if self.reaches(self.aim) else "reached" if self.reaches(self.at_least) else "**missed**"
+        )
+        cells = (self.measure, text(self.value, self.unit), text(self.at_least, self.unit), text(self.aim, self.unit))
+        return f"| {' | '.join(cells)} | {verdict} | {self.detail} |"
+
+
+def text(value: float | None, unit: str) -> str:
+    if value is None:
+        return ""
+    forms = {"×": f"{value:,.{0 if value >= 100 else 1}f} ×", "%": f"{100 * value:.3g} %", "/s": f"{value:,.0f}/s"}
+    return forms.get(unit) or f"{value:.3g} {unit}"
+
+
+@dataclass
+class Bench:
+    """The options, the working folder and what has been made in it."""
+
+    options: argparse.Namespace
+    folder: Path
+
+    def input(self, count: int) -> Path:
+        return write_records(self.folder / f"records-{count}.jsonl", count)
+
+    def run(self, script: str, source: Path, records: int, *words: object, **how: str) -> dict[str, Any]:
+        """One child over `records` records of `source` with a store that is new and gone afterwards."""
+        store = self.folder / f"{Path(script).stem}.db"
+        remove_store(store)
+        try:
+            return child(script, "--records", records, "--input", source, "--store", store, *words, **how)
+        finally:
+            remove_store(store)
+
+
+def against(measured: list[dict[str, Any]], reference: list[dict[str, Any]]) -> tuple[float, str]:
+    """Median of the rounds' ratios, and both medians in words."""
+    ratio = median([ours["rate"] / theirs["rate"] for ours, theirs in zip(measured, reference, strict=True)])
+    rates = [median([result["rate"] for result in results]) for results in (measured, reference)]
+    return ratio, f"{rates[0]:,.0f}/s against {rates[1]:,.0f}/s ({reference[-1]['variant']})"
+
+
+def contenders(bench: Bench, steps: int, wanted: list[str]) -> dict[str, Callable[[], dict[str, Any]]]:
+    """What runs once a round: onward and the references that were asked for."""
+    options = bench.options
+    source = bench.input(options.records)
+    few = min(options.records, options.loop_records)
+    steps_flag = ("--steps", steps)
+    all_of_them: dict[str, Callable[[], dict[str, Any]]] = {
+        "onward": lambda: bench.run("measured.py", source, options.records, *steps_flag),
+        "loop": lambda: bench.run("reference_loop.py", source, few, *steps_flag),
+        "raw": lambda: bench.run("reference_raw.py", source, options.records, *steps_flag),
+        "dbos": dbos(bench, source),
+    }
+    return {name: all_of_them[name] for name in ("onward", *wanted)}
+
+
+def dbos(bench: Bench, source: Path) -> Callable[[], dict[str, Any]]:
+    """The first call tries all variants; the later ones keep to the fastest."""
+    choice: list[object] = []
+
+    def measure() -> dict[str, Any]:
+        records = min(bench.options.records, bench.options.dbos_records)
+        result = bench.run("reference_dbos.py", source, records, *choice, python=bench.options.dbos_python)
+        choice[:] = ["--variant", result["choice"]]
+        return result
+
+    return measure
+
+
+def throughput(bench: Bench, steps: int, wanted: list[str]) -> dict[str, list[dict[str, Any]]]:
+    """Rounds in which every contender runs once, in turn."""
+    runners = contenders(bench, steps, wanted)
+    results: dict[str, list[dict[str, Any]]] = {name: [] for name in runners}
+    for number in range(bench.options.rounds):
+        for name, runner in runners.items():
+            results[name].append(runner())
+            say(f"{steps} step(s), round {number + 1}, {name}: {results[name][-1]['rate']:,.0f} records/s")
+    return results
+
+
+def one_step(bench: Bench) -> Iterator[Figure]:
+    wanted = [name for name in ("loop", "raw", "dbos") if name in bench.options.only]
+    if "dbos" in wanted and (reason := no_dbos(bench.options.dbos_python)):
+        say(f"left out: dbos ({reason})")
+        wanted.remove("dbos")
+    if not wanted:
+        return
+    results = throughput(bench, 1, wanted)
+    goals = {
+        "loop": ("one step, against a loop that commits each state", "×", 5, 10),
+        "dbos": ("one step, against dbos on SQLite", "×", 100, 250),
+        "raw": ("one step, against raw SQLite, 1,000 rows a transaction", "%", 0.10, 0.18),
+    }
+    for name, (measure, unit, at_least, aim) in goals.items():
+        if name in wanted:
+            ratio, detail = against(results["onward"], results[name])
+            yield Figure(measure, ratio, unit, at_least, aim, detail=detail)
+
+
+def three_steps(bench: Bench) -> Iterator[Figure]:
+    results = throughput(bench, 3, ["loop"])
+    ratio, detail = against(results["onward"], results["loop"])
+    yield Figure("three steps, against a loop that commits each state", ratio, "×", 5, 10, detail=detail)
+
+
+def feeding(bench: Bench) -> Iterator[Figure]:
+    count = bench.options.scale
+    source = bench.input(count + LEFT * bench.options.rounds)
+    result = bench.run("measured.py", source, count + LEFT * bench.options.rounds, "--feed")
+    yield Figure(f"feeding {count:,} JSONL records of 200 bytes", result["rate"], "/s", 80_000, 200_000)
+    yield Figure("peak memory while feeding them", result["memory_mb"], "MB", 150, 100, "lower")
+
+
+def resuming(bench: Bench) -> Iterator[Figure]:
+    """Run all but the last records of a big input, then time runs that have LEFT records to do each."""
+    options = bench.options
+    small = bench.run("measured.py", bench.input(options.records), options.records)
+    source, store = bench.input(options.scale + LEFT * options.rounds), bench.folder / "big.db"
+    words = ("--input", source, "--store", store)
+    big = child("measured.py", "--records", options.scale, *words)
+    say(f"{options.scale:,} records: {big['rate']:,.0f}/s")
+    runs = [child("measured.py", "--records", LEFT, *words) for _ in range(options.rounds)]
+    remove_store(store)
+    if runs[-1]["succeeded"] != options.scale + LEFT * options.rounds:
+        raise SystemExit(f"{runs[-1]['succeeded']} records are done, not all")
+    seconds = median([run["first_call"] - run["spawned"] for run in runs])
+    done = f"{options.scale:,} records done, {LEFT} to do"
+    yield Figure(f"{done}: process start → first step called", seconds, "s", 2.0, 0.5, "lower")
+    yield Figure("peak memory in that resume", max(run["memory_mb"] for run in runs), "MB", 150, 100, "lower")
+    yield Figure(f"peak memory of the run that did {options.scale:,}", big["memory_mb"], "MB", 150, 100, "lower")
+    cost = small["rate"] / big["rate"]
+    measure = f"cost of a record at {options.scale:,} against that at {options.records:,}"
+    detail = f"{1e6 / big['rate']:.1f} µs against {1e6 / small['rate']:.1f} µs"
+    yield Figure(measure, cost, "×", 1.5, None, "lower", detail)
+
+
+def importing(bench: Bench) -> Iterator[Figure]:
+    def seconds(code: str) -> float:
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True)
+        return time.perf_counter() - started
+
+    pairs = [(seconds("import onward"), seconds("pass")) for _ in range(IMPORTS)]
+    value = 1e3 * (median([pair[0] for pair in pairs]) - median([pair[1] for pair in pairs]))
+    yield Figure("`import onward` less `python -c pass`, medians of ten", value, "ms", 150, 80, "lower")
+
+
+GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
+    "loop": one_step, "raw": one_step, "dbos": one_step, "three": three_steps,
+    "feed": feeding, "resume": resuming, "import": importing,
+}  # fmt: skip
+
+
+def no_dbos(python: str) -> str:
+    """Why dbos cannot be measured, or nothing."""
+    done = subprocess.run([python, "-c", "import dbos"], capture_output=True, text=True)
+    return done.stderr.strip().splitlines()[-1] if done.returncode else ""
+
+
+def say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=100_000, help="records of a throughput run")
+    parser.add_argument("--loop-records", type=int, default=20_000, help="how many of them the loop does")
+    parser.add_argument("--dbos-records", type=int, default=2_000, help="how many of them dbos does")
+    parser.add_argument("--scale", type=int, default=1_000_000, help="records of the feeding and resuming figures")
+    parser.add_argument("--rounds", type=int, default=3, help="medians are taken over so many rounds")
+    parser.add_argument("--only", choices=GROUPS, action="append", help="measure only this; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="small sizes and one round, whatever else is said")
+    parser.add_argument("--dir", type=Path, help="where stores are made; it must be a real disk, not memory")
+    parser.add_argument(
+        "--dbos-python", default=os.environ.get("DBOS_PYTHON", sys.executable), help="interpreter that has dbos"
+    )
+    parser.add_argument("--json", type=Path, help="write the figures here, too")
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
+    options = parser.parse_args()
+    options.only = options.only or list(GROUPS)
+    if options.quick:
+        options.records, options.loop_records, options.dbos_records = 10_000, 2_000, 300
+        options.scale, options.rounds = 100_000, 1
+    return options
+
+
+def table(figures: list[Figure], options: argparse.Namespace) -> str:
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    rounds = f"{options.rounds} round{'s' if options.rounds > 1 else ''} of {options.records:,} records"
+    return "\n".join([f"{today}, {machine()}; {rounds}.", "", *HEADINGS, *(figure.row() for figure in figures)])
+
+
+def write_readme(lines: str) -> None:
+    before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    README.write_text(f"{before}{BEGIN}\n{lines}\n{END}{after}", encoding="utf-8")
+
+
+def main() -> None:
+    options = parse()
+    if importlib.util.find_spec("onward") is None:
+        raise SystemExit("onward is not installed for this interpreter")
+    figures: list[Figure] = []
+    with tempfile.TemporaryDirectory(prefix="onward-benchmark-", dir=options.dir) as folder:
+        bench = Bench(options, Path(folder))
+        for group in dict.fromkeys(GROUPS[name] for name in GROUPS if name in options.only):
+            figures.extend(group(bench))
+    lines = table(figures, options)
+    print(lines)
+    if options.json:
+        options.json.write_text(json.dumps([asdict(figure) for figure in figures], indent=2, ensure_ascii=False) + "\n")
+    if options.write:
+        write_readme(lines)
+
+
+if __name__ == "__main__":
+    main()
