@@ -1,0 +1,196 @@
+"""From a plain value to a source record: validate it, take its key, or say in plain words why it has none."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import enum
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from onward.codec import canonical_key
+from onward.errors import DeclarationError, MisfitRecord
+from onward.model import BadLine, SourceRecord
+from onward.ports import Validate
+
+LINE_BITS = 40
+LINE_MASK = (1 << LINE_BITS) - 1
+RAW_LIMIT = 10_000
+
+_MISSING: Any = object()
+_AS_TEXT = (datetime.date, datetime.time, uuid.UUID, decimal.Decimal)
+
+
+class NoKey(Exception):
+    """A value has no usable key; the message is the reason for people."""
+
+
+def key_fields(key: str | Sequence[str]) -> tuple[str, ...]:
+    """The declared key as a tuple of field names. Raises DeclarationError."""
+    fields = (key,) if isinstance(key, str) else tuple(key)
+    if not fields or not all(isinstance(field, str) and field for field in fields):
+        raise DeclarationError('key must be a field name or several: key="id" or key=("country", "number")')
+    if len(set(fields)) != len(fields):
+        raise DeclarationError(f"key names a field twice: {', '.join(fields)}")
+    return fields
+
+
+class RecordMaker:
+    """Makes source records of one file; `name` is what people call it."""
+
+    def __init__(self, name: str, fields: tuple[str, ...], validate: Validate | None):
+        self._name = name
+        self._fields = fields
+        self._validate = validate
+
+    def make(self, value: Any, text: str, position: int) -> SourceRecord | BadLine:
+        """A record of the plain `value` whose JSON text is `text`; a bad line where it has no usable key."""
+        try:
+            if self._validate is None:
+                return SourceRecord(plain_key_of(value, self._fields), text, position)
+            try:
+                valid = self._validate(value)
+            except MisfitRecord as misfit:
+                return self._misfit(value, text, position, str(misfit))
+            return SourceRecord(valid_key_of(valid, value, self._fields), text, position)
+        except NoKey as reason:
+            return self.bad(position, str(reason), text)
+
+    def bad(self, position: int, reason: str, raw: str = "") -> BadLine:
+        shown = raw if len(raw) <= RAW_LIMIT else raw[:RAW_LIMIT] + "…"
+        return BadLine(f"{self._name}:{position & LINE_MASK}", reason, position, shown)
+
+    def _misfit(self, value: Any, text: str, position: int, reason: str) -> SourceRecord | BadLine:
+        """A misfit keeps the key of its raw fields, so that a corrected record finds its place again."""
+        try:
+            return SourceRecord(plain_key_of(value, self._fields), text, position, invalid=reason)
+        except NoKey as no_key:
+            return self.bad(position, f"{no_key}; besides, {reason}", text)
+
+
+def plain_key_of(value: Any, fields: tuple[str, ...]) -> str:
+    """Canonical key of a plain value. Raises NoKey."""
+    if type(value) is not dict:
+        raise NoKey(f"{described(value)}, not an object with the key field {_quoted(fields[0])}")
+    return _canonical([(field, value.get(field, _MISSING)) for field in fields])
+
+
+def valid_key_of(valid: Any, raw: Any, fields: tuple[str, ...]) -> str:
+    """Canonical key of a validated record; a field that its type does not have is taken from the raw value."""
+    parts = []
+    for field in fields:
+        part = _item(valid, field)
+        if part is _MISSING:
+            part = raw.get(field, _MISSING) if isinstance(raw, dict) else _MISSING
+        parts.append((field, simple(part)))
+    return _canonical(parts)
+
+
+def whole_key(value: Any) -> str:
+    """Canonical key of a value that is its own key: text, an integer, or a list of them. Raises NoKey."""
+    value = simple(value)
+    if isinstance(value, list | tuple) and value:
+        for part in value:
+            _require_key(part, "a part of the key")
+        return canonical_key(list(value))
+    _require_key(value, "the record")
+    return canonical_key(value)
+
+
+def simple(part: Any) -> Any:
+    """Enum members, dates, times, UUIDs and decimals as the text that JSON has for them; the rest as it is."""
+    if isinstance(part, enum.Enum):
+        return simple(part.value)
+    if isinstance(part, _AS_TEXT):
+        return _json_text(part)
+    if isinstance(part, str):
+        return str.__str__(part)
+    if isinstance(part, int) and not isinstance(part, bool):
+        return int(part)
+    return part
+
+
+def described(value: Any) -> str:
+    """What a JSON value is, in words for people."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return "a text"
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, dict):
+        return "an object"
+    return f"a value of type {type(value).__name__}"
+
+
+def _json_text(part: Any) -> str:
+    if isinstance(part, decimal.Decimal):
+        if not part.is_finite():
+            raise NoKey(f"a key field is {part}; a key is text or a whole number")
+        return str(part)
+    text: str = part.isoformat() if hasattr(part, "isoformat") else str(part)
+    return text[:-6] + "Z" if text.endswith("+00:00") else text
+
+
+def _item(valid: Any, field: str) -> Any:
+    if isinstance(valid, Mapping):
+        return valid.get(field, _MISSING)
+    part = getattr(valid, field, _MISSING)
+    return _MISSING if callable(part) else part
+
+
+def _canonical(parts: list[tuple[str, Any]]) -> str:
+    for field, part in parts:
+        if part is _MISSING:
+            raise NoKey(f"there is no field {_quoted(field)}, which is the key")
+        _require_key(part, f"the key field {_quoted(field)}")
+    if len(parts) == 1:
+        return canonical_key(parts[0][1])
+    return canonical_key([part for _, part in parts])
+
+
+def _require_key(part: Any, what: str) -> None:
+    kind = type(part)
+    if kind is int or (kind is str and part):
+        return
+    if kind is str:
+        raise NoKey(f"{what} is empty")
+    if part is None:
+        raise NoKey(f"{what} is null")
+    number = isinstance(part, float)
+    raise NoKey(f"{what} is {part if number else described(part)}; a key is text or a whole number")
+
+
+def _quoted(field: str) -> str:
+    return json.dumps(field, ensure_ascii=False)
+
+
+def quick_key(fields: tuple[str, ...]) -> Callable[[Any], str]:
+    """A function that takes the key of a usual value fast, and raises whatever it likes at anything unusual: the
+    careful way then judges."""
+    if len(fields) > 1:
+        return lambda value: _quick_parts([value[field] for field in fields])
+    only = fields[0]
+
+    def take(value: Any) -> str:
+        part = value[only]
+        if type(part) is str and part:
+            return orjson.dumps(part).decode()
+        return _quick_parts([part])[1:-1]
+
+    return take
+
+
+def _quick_parts(parts: list[Any]) -> str:
+    for part in parts:
+        if type(part) is not int and not (type(part) is str and part):
+            raise NoKey
+    return canonical_key(parts)
