@@ -1,0 +1,1 @@
+"""The oracle: what steps did, kept outside the store, and a judge who was not there."""
