@@ -1,0 +1,59 @@
+"""Where in the user's code something is declared."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+
+class Place(NamedTuple):
+    """A spot in the user's code: `globals` and `locals` are what names mean there."""
+
+    file: str
+    line: int
+    globals: Mapping[str, Any]
+    locals: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    @property
+    def module(self) -> str:
+        return str(self.globals.get("__name__", ""))
+
+    @property
+    def path(self) -> Path | None:
+        """The module's file; None in a notebook and at an interactive prompt."""
+        file = self.globals.get("__file__")
+        return Path(file).absolute() if isinstance(file, str) else None
+
+
+def calling_place() -> Place:
+    """The nearest spot outside onward on the way to this call."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_back is not None and _is_ours(frame):
+        frame = frame.f_back
+    assert frame is not None
+    inside_function = frame.f_locals is not frame.f_globals
+    names = dict(frame.f_locals) if inside_function else {}
+    return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_globals, names)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    name = frame.f_globals.get("__name__", "")
+    return isinstance(name, str) and name.split(".", 1)[0] == "onward"
+
+
+def in_notebook(names: Mapping[str, Any]) -> bool:
+    """Whether these globals are those of a notebook or an interactive prompt: `__main__` without a file."""
+    return names.get("__name__") == "__main__" and not isinstance(names.get("__file__"), str)
+
+
+def where(function: Callable[..., Any]) -> str:
+    """`file:line` of a function, for messages; empty where it has none."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""

@@ -1,0 +1,127 @@
+"""What a job comes down to once it is to be run: frozen values that the engine consumes.
+
+Small values are named tuples throughout `job`: they are made several times faster than dataclasses when it is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from onward.errors import DeclarationError, StepOutcome
+from onward.model import Retry
+from onward.ports import Validate
+
+Origin = Literal["record", "step", "resource", "params", "context"]
+OnBad = Literal["stop", "quarantine"]
+ResourceKind = Literal["value", "async value", "generator", "async generator"]
+Classify = Callable[[Exception], StepOutcome | type[StepOutcome] | None]
+
+
+class JobReference(NamedTuple):
+    """How another process finds a job again: by its file, or by its module where it is part of a package.
+
+    Without either (a notebook) it cannot. `name` is the job's own name.
+    """
+
+    file: Path | None
+    module: str | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailureLimit:
+    """`max_failures`: a count of records, or a percentage of those that ended. One of the two is None."""
+
+    count: int | None = None
+    percent: float | None = None
+
+    @classmethod
+    def parse(cls, given: int | str | FailureLimit) -> FailureLimit:
+        """`20`, `"20"` or `"5%"`. Raises DeclarationError."""
+        if isinstance(given, FailureLimit):
+            return given
+        text = str(given).strip()
+        try:
+            if text.endswith("%"):
+                percent = float(text[:-1])
+                if 0 <= percent <= 100:
+                    return cls(percent=percent)
+            elif not isinstance(given, bool) and int(text) >= 0:
+                return cls(count=int(text))
+        except ValueError:
+            pass
+        raise DeclarationError(f'max_failures must be a number of records or a percentage like "5%", not {given!r}')
+
+    def __str__(self) -> str:
+        return str(self.count) if self.percent is None else f"{self.percent:g}%"
+
+
+class Argument(NamedTuple):
+    """One argument of a step. `name` is the step's or resource's name.
+
+    `decode` turns JSON text into the value and is set for `record` (raises MisfitRecord) and `step` (raises
+    StaleCheckpoint). Arguments that mean the same share one `decode`.
+    """
+
+    parameter: str
+    origin: Origin
+    name: str
+    decode: Callable[[str], Any] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepPlan:
+    """One step. It is called with the first of `arguments` by position and the others by keyword.
+
+    `encode` turns the returned value into JSON text; raises OutputError. `version` is its fingerprint.
+    """
+
+    index: int
+    name: str
+    version: str
+    function: Callable[..., Any]
+    is_async: bool
+    retry: Retry
+    timeout: float
+    concurrency: int | None
+    process: bool
+    max_output: int
+    calls_out: bool
+    arguments: tuple[Argument, ...]
+    encode: Callable[[Any], str]
+
+
+class ResourcePlan(NamedTuple):
+    """One resource. `parameters` are injected by keyword: `params` and names of resources declared earlier.
+
+    A generator yields its value once and is resumed to close it.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    kind: ResourceKind
+    parameters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A job for one set of params. `resources` are in the order in which they can be opened.
+
+    `record_validate` turns a source's plain value into the record type and raises MisfitRecord; None where the job
+    has no record type.
+    """
+
+    job: str
+    steps: tuple[StepPlan, ...]
+    resources: dict[str, ResourcePlan]
+    record_validate: Validate | None
+    concurrency: int
+    max_failures: FailureLimit | None
+    resume_cap: int
+    on_bad: OnBad
+    store_inputs: bool
+    classify: Classify | None
+    reference: JobReference
