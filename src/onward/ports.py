@@ -136,12 +136,14 @@ class FeedState:
 
 @dataclass(frozen=True, slots=True)
 class ClaimWish:
-    """How many records a run wants next. `start`: their attempts start at once and count; `suspects`: only those."""
+    """How many records a run wants next. `start`: their attempts start at once and count; `suspects`: only
+    those; `only`: none but these records."""
 
     limit: int
     max_bytes: int
     start: bool = True
     suspects: bool = False
+    only: tuple[int, ...] | None = None
 
 
 @dataclass(slots=True)
@@ -193,14 +195,20 @@ class WorkStore(Protocol):
     def end_run(self, run: int, exit_code: int, reason: str) -> None:
         """Give back what the run still holds and close it."""
 
+    def instance_of(self, run: int) -> int:
+        """The instance that a run began."""
+
     def counts(self, instance: int) -> Counts:
         """The counters as of the last commit."""
 
     def reset_first_ended(self, run: int) -> int:
         """First-50 rule: put failed and quarantined records back to pending; how many."""
 
+    def log_bytes(self) -> int:
+        """Bytes of write-ahead log; a foreign reader that stays open makes it grow."""
+
     def tidy(self) -> int:
-        """Shrink what may be shrunk while nothing is written; bytes of write-ahead log that a reader keeps alive."""
+        """Shrink what may be shrunk; the bytes of write-ahead log that remain."""
 
     def close(self) -> None:
         """Let go of the store."""

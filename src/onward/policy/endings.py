@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from onward.model import State
-
 FIRST_ENDED = 50
 
 OK, SOME_FAILED, NOT_STARTED, STOPPED_EARLY, NEEDS_A_PERSON, ONWARD_FAULT = 0, 1, 2, 3, 4, 70
@@ -36,31 +34,39 @@ def first_fifty(ended: EndedCounts) -> tuple[str, str] | None:
     return common[0] if len(common) == 1 else None
 
 
+PERCENT_NEEDS = 100
+
+
+def too_many_failures(count: int | None, percent: float | None, left: int, ended: int) -> bool:
+    """`--max-failures N or P%`: whether a run has left more records failed or quarantined than it may.
+
+    A percentage is of the records that this run ended, and is judged from 100 on.
+    """
+    if count is not None:
+        return left > count
+    if percent is not None and ended >= PERCENT_NEEDS:
+        return left * 100 > percent * ended
+    return False
+
+
 @dataclass(frozen=True, slots=True)
-class FailureCeiling:
-    """`--max-failures N or P%`: how many records a run may leave failed or quarantined."""
+class Remains:
+    """What an instance, or the part that `--limit` chose, looks like when the run ends."""
 
-    count: int | None = None
-    percent: float | None = None
-
-    PERCENT_NEEDS = 100
-
-    def passed(self, left: int, ended: int) -> bool:
-        if self.count is not None:
-            return left > self.count
-        if self.percent is not None and ended >= self.PERCENT_NEEDS:
-            return left * 100 > self.percent * ended
-        return False
+    unfinished: int
+    failed: int
+    need_a_person: int
 
 
-def exit_code(states: Mapping[State, int], endings: Mapping[str, Ending] | None, waiting_for_person: int) -> int:
-    """4 before 3 before 1 before 0, over everything that applies at the end."""
-    codes = [ending.exit_code for ending in (endings or {}).values()]
-    if waiting_for_person:
+def exit_code(remains: Remains, ending: Ending | None) -> int:
+    """4 before 3 before 1 before 0, over everything that applies."""
+    codes = [OK]
+    if ending is not None:
+        codes.append(ending.exit_code)
+    if remains.need_a_person:
         codes.append(NEEDS_A_PERSON)
-    left = states.get(State.PENDING, 0) + states.get(State.IN_PROGRESS, 0) - waiting_for_person
-    if left > 0 and not codes:
-        codes.append(STOPPED_EARLY)
-    if any(states.get(state, 0) for state in (State.FAILED, State.QUARANTINED, State.UNCONFIRMED)):
+    if remains.failed:
         codes.append(SOME_FAILED)
-    return max(codes, default=OK)
+    if remains.unfinished > remains.need_a_person:
+        codes.append(STOPPED_EARLY)
+    return max(codes)

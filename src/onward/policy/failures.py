@@ -72,7 +72,7 @@ class Classified:
     throttled: bool = False
 
 
-Classify = Callable[[BaseException], "BaseException | type[BaseException] | None"]
+Classify = Callable[[Exception], "StepOutcome | type[StepOutcome] | None"]
 
 
 def classify(
@@ -95,7 +95,7 @@ def classify(
 
 
 def _opinion(ask: Classify | None, error: BaseException) -> BaseException:
-    if ask is None or isinstance(error, OutputError | MisfitRecord):
+    if ask is None or not isinstance(error, Exception) or isinstance(error, OutputError | MisfitRecord):
         return error
     try:
         answer = ask(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+SUSPECT = "suspect"
 DEATHS_TO_SUSPECT = 2
 DEATHS_TO_CONVICT = 3
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from onward.codec import loads
 from onward.model import Claimed, State, StoredOutput
 from onward.policy.failures import LONGEST_WAIT
+from onward.policy.suspects import SUSPECT
 from onward.ports import ClaimWish
 from onward.store.sqlite.change import Change
-
-SUSPECT = "suspect"
 
 
 def claim(change: Change, wish: ClaimWish) -> list[Claimed]:
     """Take up to `wish.limit` records that are due, waits that ended first, then in source order."""
-    hold = SUSPECT if wish.suspects else None
-    chosen = _within_bytes(change.array("pick_due", hold=hold, limit=wish.limit), wish.max_bytes)
+    among: dict[str, Any] = {
+        "hold": SUSPECT if wish.suspects else None,
+        "only": None if wish.only is None else "[" + ",".join(map(str, wish.only)) + "]",
+    }
+    chosen = _within_bytes(change.array("pick_due", **among, limit=wish.limit), wish.max_bytes)
     if len(chosen) < wish.limit:
-        fresh = change.array("pick_fresh", hold=hold, limit=wish.limit - len(chosen))
+        fresh = change.array("pick_fresh", **among, limit=wish.limit - len(chosen))
         chosen = _within_bytes([*chosen, *fresh], wish.max_bytes)
     if not chosen:
         return []

@@ -32,12 +32,14 @@ class _Presented:
 
 def apply(change: Change, block: FeedBlock, store_inputs: bool) -> FeedOutcome:
     """Apply one block, or nothing of it where it has duplicate keys."""
+    cursor, _, pass_number, _, _ = change.rows("feed_state")[0]
+    outcome = FeedOutcome(out_of_turn=cursor != block.after)
+    if outcome.out_of_turn:
+        return outcome
     rows = [
         [record.key, record.position, digest(record.value), record.value if store_inputs else None]
         for record in block.records
     ]
-    pass_number = change.rows("feed_state")[0][2]
-    outcome = FeedOutcome()
     if rows and not _insert_all(change, rows, pass_number):
         presented = _sort(change, rows, pass_number, outcome)
         if outcome.duplicates:

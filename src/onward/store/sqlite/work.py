@@ -17,7 +17,7 @@ from onward.ports import Batch, Clock, DeadRun, FeedState, Outcome, RunBegun, Ru
 from onward.store.sqlite import claims, connection, facts, feeding
 from onward.store.sqlite.change import Change
 from onward.store.sqlite.liveness import RunLocks
-from onward.store.sqlite.reading import read_counts
+from onward.store.sqlite.reading import ResultVersions, read_counts, read_result_versions
 
 LEASE_SECONDS = 30.0
 
@@ -35,7 +35,7 @@ class SqliteWorkStore:
     ):
         self.path = path
         self._clock = clock
-        self._lease = lease
+        self.lease = lease
         self._store_inputs = store_inputs
         self._connection, self.new = connection.open_writer(path, create)
         self._locks = RunLocks(path)
@@ -83,7 +83,7 @@ class SqliteWorkStore:
 
     def renew(self, run: int) -> bool:
         with self._change(self._instances[run], run) as change:
-            return change.execute("renew_run", lease_until=self._clock.steady() + self._lease) == 1
+            return change.execute("renew_run", lease_until=self._clock.steady() + self.lease) == 1
 
     def take_over(self, run: int) -> list[DeadRun]:
         with self._change(self._instances[run], run) as change:
@@ -116,9 +116,16 @@ class SqliteWorkStore:
                 change.move(State.IN_PROGRESS, State.PENDING, given_back)
         self._locks.drop(run)
 
+    def instance_of(self, run: int) -> int:
+        return self._instances[run]
+
     def counts(self, instance: int) -> Counts:
         with connection._plain_errors(self.path):
             return read_counts(self._connection, instance)
+
+    def results_by_version(self, instance: int) -> ResultVersions:
+        """What the finished records of an instance were made by."""
+        return read_result_versions(self._connection, instance)
 
     def reset_first_ended(self, run: int) -> int:
         with self._change(self._instances[run], run) as change:
@@ -179,7 +186,7 @@ class SqliteWorkStore:
             params=start.params,
             versions=orjson.dumps([[step.name, step.version] for step in start.steps]).decode(),
             boot=self._clock.boot,
-            lease_until=self._clock.steady() + self._lease,
+            lease_until=self._clock.steady() + self.lease,
         )
         run = int(self._connection.last_insert_rowid())
         change.run_number, change._common["run"] = run, run

@@ -3,7 +3,7 @@ INSERT INTO instances (job, name, location, created) VALUES (:job, :name, :locat
 ON CONFLICT (job, name) DO NOTHING
 
 -- name: find_instance
-SELECT id, location, cursor, source_complete, pass, partly_fed, fed_position, feeder, proven
+SELECT id, location, cursor, source_complete, pass, partly_fed, fed_position, feeder
 FROM instances WHERE job = :job AND name = :name
 
 -- name: insert_run
@@ -84,6 +84,7 @@ SELECT json_group_array(json_array(id, size)) FROM (
                 WHERE i.record = r.id AND i.generation <= r.generation ORDER BY i.generation DESC LIMIT 1) AS size
     FROM records r
     WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS :hold
+      AND (:only IS NULL OR id IN (SELECT value FROM json_each(:only)))
       AND not_before > 0 AND not_before <= :now
     ORDER BY not_before, position LIMIT :limit)
 
@@ -93,6 +94,7 @@ SELECT json_group_array(json_array(id, size)) FROM (
                 WHERE i.record = r.id AND i.generation <= r.generation ORDER BY i.generation DESC LIMIT 1) AS size
     FROM records r
     WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS :hold
+      AND (:only IS NULL OR id IN (SELECT value FROM json_each(:only)))
       AND not_before = 0
     ORDER BY position LIMIT :limit)
 
@@ -269,9 +271,6 @@ UPDATE records SET vanished = 1,
     state = CASE state WHEN 'in_progress' THEN 'pending' ELSE state END,
     fence = fence + (state = 'in_progress'), run = NULL, started = 0
 WHERE instance = :instance AND pass < :pass_number AND vanished = 0
-
--- name: prove
-UPDATE instances SET proven = 1 WHERE id = :instance
 
 -- name: reset_first_history
 INSERT INTO history (instance, record, run, at, event, reason)

@@ -9,7 +9,6 @@ CREATE TABLE instances (
     source_complete INTEGER NOT NULL DEFAULT 0,
     pass            INTEGER NOT NULL DEFAULT 1,
     feeder          INTEGER,
-    proven          INTEGER NOT NULL DEFAULT 0,
     created         REAL NOT NULL,
     UNIQUE (job, name)
 );

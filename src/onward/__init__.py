@@ -1,0 +1,79 @@
+"""onward: write the loop body, kill it whenever you like, run it again."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onward.api import run, run_async
+    from onward.errors import (
+        DeclarationError,
+        Done,
+        Fatal,
+        Invalid,
+        OnwardError,
+        Rejected,
+        Transient,
+        UsageError,
+    )
+    from onward.job.job import Job
+    from onward.model import Result, Retry, RunResult
+    from onward.sources.csv_file import csv
+    from onward.sources.directory import directory
+    from onward.sources.iterable import iterable
+    from onward.sources.jsonl import jsonl
+    from onward.sources.parquet import parquet
+
+__all__ = [
+    "DeclarationError",
+    "Done",
+    "Fatal",
+    "Invalid",
+    "Job",
+    "OnwardError",
+    "Rejected",
+    "Result",
+    "Retry",
+    "RunResult",
+    "Transient",
+    "UsageError",
+    "csv",
+    "directory",
+    "iterable",
+    "jsonl",
+    "parquet",
+    "run",
+    "run_async",
+]
+
+# Names are loaded when they are first used: `import onward` alone costs next to nothing.
+_HOMES = {
+    "onward.api": ("run", "run_async"),
+    "onward.errors": (
+        "DeclarationError",
+        "Done",
+        "Fatal",
+        "Invalid",
+        "OnwardError",
+        "Rejected",
+        "Transient",
+        "UsageError",
+    ),
+    "onward.job.job": ("Job",),
+    "onward.model": ("Result", "Retry", "RunResult"),
+    "onward.sources.csv_file": ("csv",),
+    "onward.sources.directory": ("directory",),
+    "onward.sources.iterable": ("iterable",),
+    "onward.sources.jsonl": ("jsonl",),
+    "onward.sources.parquet": ("parquet",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'onward' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,1 @@
+"""The machine room: attempts, the group commit, the worker, the feed and the children."""

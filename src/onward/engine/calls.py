@@ -1,0 +1,155 @@
+"""Calls of steps in this process, and what may come of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from onward.codec import loads, plain_key
+from onward.engine.attempt import Attempt
+from onward.engine.resources import Resources
+from onward.engine.threads import Threads
+from onward.errors import Done, StaleCheckpoint, UsageError
+from onward.job.plan import Plan
+from onward.model import Kind
+from onward.policy.failures import Classified, classify
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The step's output as JSON text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    failure: Classified
+
+
+@dataclass(frozen=True, slots=True)
+class EndedEarly:
+    """The step raised Done."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """An earlier output can no longer be decoded."""
+
+    step: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """The process that made the call died. `beside` are the records whose calls it was making, this one included."""
+
+    how: str
+    beside: tuple[int, ...]
+
+
+CallOutcome = Returned | Raised | EndedEarly | Stale | Died
+
+
+class Caller(Protocol):
+    """Makes calls somewhere. Nothing but cancellation is raised."""
+
+    async def call(self, attempt: Attempt) -> CallOutcome: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a step may ask for as `context`. `key` is the plain JSON value of the record's key."""
+
+    key: Any
+    attempt: int
+    run: int
+    instance: str
+    logger: logging.LoggerAdapter[logging.Logger]
+
+
+class LocalCaller:
+    """Calls in this process: async steps on the event loop, sync ones in threads.
+
+    `value_of` gives the record's input as JSON text; `has_succeeded` whether a step has for another record.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        resources: Resources,
+        run: int,
+        instance: str,
+        value_of: Callable[[Attempt], str],
+        has_succeeded: Callable[[str], bool],
+    ):
+        self.threads = Threads(asyncio.get_running_loop())
+        self._plan = plan
+        self._resources = resources
+        self._run = run
+        self._instance = instance
+        self._value_of = value_of
+        self._has_succeeded = has_succeeded
+        self._wants_context = {
+            step.name for step in plan.steps if any(argument.origin == "context" for argument in step.arguments)
+        }
+
+    async def call(self, attempt: Attempt) -> CallOutcome:
+        step = attempt.step
+        assert step is not None
+        try:
+            if not self._resources.opened:
+                await self._resources.open()
+            offered = self._resources.offered
+            if step.name in self._wants_context:
+                offered = {**offered, "context": self._context(attempt)}
+            first, others = attempt.arguments(self._value_of(attempt), offered)
+            if step.is_async:
+                output = await step.function(*first, **others)
+            else:
+                output = await self.threads.call(step.function, first, others)
+            return Returned(step.encode(output))
+        except Done as done:
+            return EndedEarly(done.reason)
+        except StaleCheckpoint as stale:
+            return Stale(stale.step, str(stale))
+        except asyncio.CancelledError:
+            raise
+        except UsageError as error:
+            return Raised(Classified(Kind.FATAL, type(error).__name__, str(error)))
+        except BaseException as error:
+            return self.raised(attempt, error)
+
+    def raised(self, attempt: Attempt, error: BaseException) -> Raised:
+        """What an exception of the attempt's step means."""
+        assert attempt.step is not None
+        failure = classify(error, time.time(), self._has_succeeded(attempt.step.name), self._plan.classify)
+        if failure.kind is Kind.BUG and (place := _place(error, attempt.step.function)):
+            failure = Classified(failure.kind, failure.error_type, f"{failure.message} ({place})")
+        return Raised(failure)
+
+    def _context(self, attempt: Attempt) -> Context:
+        assert attempt.step is not None
+        key = attempt.claimed.key
+        logger = logging.LoggerAdapter(
+            logging.getLogger("onward.step"), {"key": plain_key(key), "step": attempt.step.name, "run": self._run}
+        )
+        return Context(loads(key), attempt.attempts, self._run, self._instance, logger)
+
+
+def _place(error: BaseException, function: Callable[..., Any]) -> str | None:
+    """`file:line` of the innermost frame in the step's own file, where a person would look first."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = getattr(getattr(function, "__code__", None), "co_filename", None)
+    mine = [frame for frame in frames if frame.filename == own]
+    if not mine:
+        return None
+    return f"{Path(mine[-1].filename).name}:{mine[-1].lineno}"

@@ -1,0 +1,237 @@
+"""When a run ends, and why: signals, limits, rules, and the moment when nothing is left to do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from onward.codec import loads
+from onward.engine.attempt import Attempt
+from onward.engine.events import Events
+from onward.engine.feed import Feed
+from onward.engine.journal import Journal
+from onward.engine.suspects import Inquest
+from onward.engine.tally import Progress
+from onward.engine.worker import Worker
+from onward.model import Fact, State
+from onward.policy.endings import (
+    NEEDS_A_PERSON,
+    NOT_STARTED,
+    STOPPED_EARLY,
+    EndedCounts,
+    Ending,
+    first_fifty,
+    too_many_failures,
+)
+from onward.policy.failures import Classified
+
+TICK = 0.1
+REFRESH = 1.0
+RESPONSIVE_WITHIN = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What bounds a run. Times in seconds; `max_failures` and `max_failures_percent` exclude each other."""
+
+    limit: int | None = None
+    max_failures: int | None = None
+    max_failures_percent: float | None = None
+    max_time: float | None = None
+    grace: float = 30.0
+
+
+class Governor:
+    """Watches a run until it has to end. `tell` hears of progress a few times a second."""
+
+    def __init__(
+        self,
+        run: int,
+        worker: Worker,
+        feed: Feed,
+        journal: Journal,
+        inquest: Inquest,
+        events: Events,
+        bounds: Bounds,
+        progress: Callable[[], Progress],
+        tell: Callable[[Progress], None] | None,
+    ):
+        self.ending: Ending | None = None
+        self._run = run
+        self._worker = worker
+        self._feed = feed
+        self._journal = journal
+        self._inquest = inquest
+        self._events = events
+        self._bounds = bounds
+        self._progress = progress
+        self._tell = tell
+        self._began = time.monotonic()
+        self._refreshed = 0.0
+        self._longest_timeout = max((step.timeout for step in worker.plan.steps), default=0.0)
+        worker.on_fatal = self._fatal
+        worker.on_left = self._left
+
+    def stop(self, ending: Ending) -> None:
+        """End the run early; the first reason stands."""
+        if self.ending is None:
+            self.ending = ending
+            self._worker.stop()
+            self._feed.stop()
+
+    async def told_to_stop(self, reason: str) -> None:
+        """A person or the system asked: durably noted before anything is given back, so that nobody is suspected."""
+        if self.ending is None:
+            noted = self._journal.ask(lambda store: store.note_stop(self._run, reason))
+            self.stop(Ending(STOPPED_EARLY, reason))
+            await asyncio.wrap_future(noted)
+
+    async def govern(self) -> Ending | None:
+        """Return once nothing is left to do (None) or the run has ended early and holds nothing any more."""
+        while self.ending is None and self._worker.error is None:
+            if await self._is_finished():
+                return None
+            await self._wait(TICK)
+            await self._look_around()
+        if self._worker.error is None:
+            await self._drain()
+        if self._worker.error is not None:
+            raise self._worker.error
+        return self.ending
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._worker.changed.wait()
+        except TimeoutError:
+            pass
+        self._worker.changed.clear()
+
+    async def _look_around(self) -> None:
+        now = time.monotonic()
+        self._journal.alive_until = self._journal.steady() + self._longest_timeout + RESPONSIVE_WITHIN
+        self._worker.slots.sweep()
+        if now - self._refreshed >= REFRESH:
+            self._refreshed = now
+            await self._refresh()
+        if self._bounds.max_time is not None and now - self._began >= self._bounds.max_time:
+            await self.told_to_stop(f"--max-time of {self._bounds.max_time:g} seconds is over")
+        if self._feed.state == "broken" and self.ending is None:
+            self._feed_broke()
+        if self._tell is not None:
+            self._tell(self._progress())
+
+    async def _refresh(self) -> None:
+        """Once a second: bury dead runs, read the counters that others move, look for due records."""
+        for dead in await asyncio.wrap_future(self._journal.ask(lambda store: store.take_over(self._run))):
+            self._events.emit("records_reset", reason=f"run {dead.run} died", count=dead.put_back)
+        counts = await asyncio.wrap_future(self._journal.ask(lambda store: store.counts(store.instance_of(self._run))))
+        self._worker.tally.refresh(counts)
+        self._worker.tally.mark(time.time())
+        if counts.held.get("suspect"):
+            self._inquest.begin()
+        self._worker.dry = False
+        self._worker.claim_more()
+
+    async def _is_finished(self) -> bool:
+        worker = self._worker
+        if worker.next_due is not None and worker.next_due <= time.time() and worker.dry:
+            worker.dry = False
+        worker.claim_more()
+        if worker.held or self._inquest.is_busy:
+            return False
+        if worker.limit_left == 0:
+            return await self._limit_is_done()
+        if not worker.dry:
+            return False
+        if not self._feed.is_over and not worker.tally.counts.source_complete:
+            return False
+        counts = await asyncio.wrap_future(self._journal.ask(lambda store: store.counts(store.instance_of(self._run))))
+        worker.tally.refresh(counts)
+        if worker.held or not (self._feed.is_over or counts.source_complete):
+            return False
+        if counts.held.get("suspect"):
+            self._inquest.begin()
+            return False
+        open_records = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
+        return open_records - counts.held.get("stale", 0) <= 0
+
+    async def _limit_is_done(self) -> bool:
+        """With `--limit` the run stays for the back-offs of the records that it tried, and for nothing else."""
+        return not self._worker.waiting_again
+
+    def _feed_broke(self) -> None:
+        error = self._feed.error
+        nothing_yet = self._worker.tally.counts.total == 0 and not self._worker.held
+        code = getattr(error, "exit_code", 70) if nothing_yet else NEEDS_A_PERSON
+        self.stop(Ending(code, f"the source cannot be read: {error}"))
+
+    def feed_ending(self) -> Ending | None:
+        """What an input that was not read to its end means for the exit code, once the work is done."""
+        bad = self._feed.bad_line
+        if bad is not None:
+            nothing = self._worker.tally.counts.total == 0
+            return Ending(NOT_STARTED if nothing else NEEDS_A_PERSON, f"{bad.where}: {bad.reason}")
+        if self._feed.state == "stopped" and not self._worker.tally.counts.source_complete:
+            return Ending(NEEDS_A_PERSON, "the input was not read to its end")
+        return None
+
+    def _fatal(self, attempt: Attempt, failure: Classified) -> None:
+        step = attempt.step.name if attempt.step else "?"
+        self.stop(Ending(NEEDS_A_PERSON, f"fatal at step {step}: {failure.error_type}: {failure.message}"))
+
+    def _left(self, attempt: Attempt, fact: Fact) -> None:
+        """A record has left this run: the rules that count failures look at it."""
+        if fact.state not in (State.FAILED, State.QUARANTINED) or self.ending is not None:
+            return
+        bounds, worker = self._bounds, self._worker
+        if too_many_failures(
+            bounds.max_failures, bounds.max_failures_percent, len(worker.left_failed), worker.tally.ended
+        ):
+            self.stop(
+                Ending(NEEDS_A_PERSON, f"{len(worker.left_failed)} records failed, more than --max-failures allows")
+            )
+            return
+        counts = worker.tally.counts
+        causes = {cause: n for cause, n in counts.failures.items() if cause[0] is not None}
+        common = first_fifty(EndedCounts(counts.of(State.SUCCEEDED), causes))
+        if common is not None:
+            self._journal.ask(lambda store: store.reset_first_ended(self._run))
+            step, kind = common
+            last = fact.failure.message if fact.failure else ""
+            self.reset_first = True
+            self.stop(
+                Ending(
+                    NEEDS_A_PERSON,
+                    f"the first {sum(causes.values())} records all failed at step {step} ({kind}): {last}",
+                )
+            )
+
+    reset_first = False
+
+    async def _drain(self) -> None:
+        """Give calls in progress their grace, then cancel them; return when nothing is held."""
+        until = time.monotonic() + self._bounds.grace
+        cut = False
+        while (self._worker.held or self._inquest.is_busy) and self._worker.error is None:
+            if not cut and time.monotonic() >= until:
+                cut = True
+                self._worker.slots.cut_all()
+                self._inquest.kill()
+            await self._wait(0.05)
+            self._worker.slots.sweep()
+            if self._tell is not None:
+                self._tell(self._progress())
+        if self.reset_first:
+            await asyncio.wrap_future(self._journal.ask(lambda store: store.reset_first_ended(self._run)))
+
+
+def longest_call(worker: Worker) -> tuple[str, str, float] | None:
+    """Key, step and age in seconds of the call that has been in progress the longest."""
+    found = worker.slots.longest()
+    if found is None or found[0].step is None:
+        return None
+    attempt, began = found
+    return str(loads(attempt.claimed.key)), found[0].step.name, time.monotonic() - began

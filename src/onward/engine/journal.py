@@ -1,0 +1,175 @@
+"""The group commit: one thread owns the store's writing connection and makes facts durable in batches.
+
+Everything that waits is committed together, and whoever waited hears of it only after the commit returned. A failed
+commit fails all of it. The run's lease is renewed from here, so that a step that blocks the event loop cannot make a
+living run look dead.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+from onward.errors import LeaseLost, OnwardError
+from onward.model import Fact, FeedBlock, FeedOutcome
+from onward.ports import Batch, ClaimWish, Clock, Outcome, WorkStore
+
+T = TypeVar("T")
+
+FLUSH_AT = 512
+TICK = 0.5
+LARGE_LOG = 256 << 20
+
+_log = logging.getLogger("onward")
+
+
+class Reader(Protocol):
+    """Who hears of commits; called in the journal's thread."""
+
+    def committed(self, facts: list[Fact], outcome: Outcome, seconds: float) -> None: ...
+
+    def broken(self, error: BaseException) -> None: ...
+
+
+class Journal:
+    """Takes facts, claims and blocks from other threads and commits them together.
+
+    `renew_every` in seconds. `alive_until` (steady clock) bounds the renewal: the event loop moves it on, and a loop
+    that hangs longer than any step may take loses its lease.
+    """
+
+    def __init__(self, store: WorkStore, run: int, clock: Clock, reader: Reader, renew_every: float):
+        self.run = run
+        self.alive_until = float("inf")
+        self.log_warning: Callable[[int], None] = lambda size: None
+        self._store = store
+        self._clock = clock
+        self._reader = reader
+        self._renew_every = renew_every
+        self._facts: deque[Fact] = deque()
+        self._wishes: deque[ClaimWish] = deque()
+        self._blocks: deque[tuple[FeedBlock, Future[FeedOutcome]]] = deque()
+        self._questions: deque[tuple[Callable[[WorkStore], Any], Future[Any]]] = deque()
+        self._wake = threading.Event()
+        self._closing = False
+        self._error: BaseException | None = None
+        self._warned = False
+        self._thread = threading.Thread(target=self._work, name="onward-journal", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def steady(self) -> float:
+        """The clock of leases."""
+        return self._clock.steady()
+
+    def state(self, fact: Fact) -> None:
+        """Hand over a fact; it is committed at the next flush."""
+        self._facts.append(fact)
+        if len(self._facts) >= FLUSH_AT:
+            self._wake.set()
+
+    def wish(self, wish: ClaimWish) -> None:
+        """Ask for records; they come with the outcome of the next commit."""
+        self._wishes.append(wish)
+
+    def flush(self) -> None:
+        """Commit now what waits."""
+        self._wake.set()
+
+    def feed(self, block: FeedBlock) -> Future[FeedOutcome]:
+        """Hand over a block; the future ends once it is durable."""
+        future: Future[FeedOutcome] = Future()
+        self._blocks.append((block, future))
+        self._wake.set()
+        if self._error is not None:
+            self._fail_waiting(self._error)
+        return future
+
+    def ask(self, question: Callable[[WorkStore], T]) -> Future[T]:
+        """Have another verb of the store called in the journal's thread."""
+        future: Future[T] = Future()
+        self._questions.append((question, future))
+        self._wake.set()
+        if self._error is not None:
+            self._fail_waiting(self._error)
+        return future
+
+    def close(self, seconds: float = 60.0) -> None:
+        """Commit what waits and end the thread."""
+        self._closing = True
+        self._wake.set()
+        self._thread.join(seconds)
+
+    def _work(self) -> None:
+        renewed = time.monotonic()
+        try:
+            while True:
+                self._wake.wait(TICK)
+                self._wake.clear()
+                closing = self._closing
+                self._commit_waiting()
+                self._answer()
+                if time.monotonic() - renewed >= self._renew_every:
+                    renewed = time.monotonic()
+                    self._renew()
+                if closing and not (self._facts or self._blocks or self._questions):
+                    return
+        except BaseException as error:
+            if not isinstance(error, OnwardError):
+                _log.debug("the journal failed", exc_info=True)
+            self._error = error
+            self._fail_waiting(error)
+            self._reader.broken(error)
+
+    def _commit_waiting(self) -> None:
+        while self._facts or self._wishes or self._blocks:
+            batch = Batch()
+            # Taken one by one: the loop's thread goes on appending.
+            batch.facts = [self._facts.popleft() for _ in range(len(self._facts))]
+            batch.wishes = [self._wishes.popleft() for _ in range(len(self._wishes))]
+            feeding = [self._blocks.popleft() for _ in range(len(self._blocks))]
+            batch.blocks = [block for block, _ in feeding]
+            began = time.perf_counter()
+            try:
+                outcome = self._store.write(self.run, batch)
+            except BaseException as error:
+                for _, future in feeding:
+                    future.set_exception(error)
+                raise
+            self._reader.committed(batch.facts, outcome, time.perf_counter() - began)
+            for (_, future), fed in zip(feeding, outcome.fed, strict=True):
+                future.set_result(fed)
+            if len(self._facts) < FLUSH_AT and not self._wake.is_set():
+                return
+
+    def _answer(self) -> None:
+        while self._questions:
+            question, future = self._questions.popleft()
+            try:
+                future.set_result(question(self._store))
+            except BaseException as error:
+                future.set_exception(error)
+                raise
+
+    def _renew(self) -> None:
+        if self._clock.steady() > self.alive_until:
+            return
+        if not self._store.renew(self.run):
+            raise LeaseLost(f"run {self.run} lost its lease to another run; it changes nothing any more")
+        size = self._store.log_bytes()
+        if size > LARGE_LOG and not self._warned:
+            self._warned = True
+            self.log_warning(size)
+
+    def _fail_waiting(self, error: BaseException) -> None:
+        for waiting in (self._blocks, self._questions):
+            while waiting:
+                _, future = waiting.popleft()
+                if not future.done():
+                    future.set_exception(error)

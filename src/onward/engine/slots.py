@@ -1,0 +1,150 @@
+"""Slots: as many calls at the same time as the job allows, each with its deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+from onward.engine.attempt import Attempt
+
+YIELD_AFTER = 64
+CUT_GRACE = 1.0
+Perform = Callable[["Slot", Attempt], Awaitable[None]]
+
+
+class Slot:
+    """One place for one call. `cut` says why its call is being cancelled."""
+
+    __slots__ = ("attempt", "began", "cut", "cut_at", "deadline", "given_up", "task")
+
+    def __init__(self) -> None:
+        self.attempt: Attempt | None = None
+        self.began = 0.0
+        self.deadline = 0.0
+        self.cut: Literal["timeout", "stop"] | None = None
+        self.cut_at = 0.0
+        self.given_up = False
+        self.task: asyncio.Task[None] | None = None
+
+
+class Slots:
+    """Runs `perform` for attempts in order, at most `limit` at a time.
+
+    A call that does not return after being cancelled keeps its slot's task; the slot is given up and replaced, and
+    whatever the call still does is not heard.
+    """
+
+    def __init__(self, limit: int, perform: Perform, give_up: Callable[[Slot, Attempt], None]):
+        self.ready: deque[Attempt] = deque()
+        self.limit = limit
+        self.paused = False
+        self._perform = perform
+        self._give_up = give_up
+        self._slots: list[Slot] = []
+        self._idle: list[asyncio.Future[None]] = []
+        self._closed = False
+
+    @property
+    def calls(self) -> int:
+        """Calls in progress."""
+        return len(self._slots) - len(self._idle)
+
+    @property
+    def free(self) -> int:
+        return self.limit - self.calls
+
+    def put(self, attempt: Attempt, first: bool = False) -> None:
+        """An attempt whose start is durable."""
+        if first:
+            self.ready.appendleft(attempt)
+        else:
+            self.ready.append(attempt)
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._idle:
+            waiting = self._idle.pop()
+            if not waiting.done():
+                waiting.set_result(None)
+                return
+        if len(self._slots) < self.limit and not self._closed:
+            slot = Slot()
+            self._slots.append(slot)
+            slot.task = asyncio.get_running_loop().create_task(self._work(slot))
+
+    async def _work(self, slot: Slot) -> None:
+        calls = 0
+        while not self._closed:
+            if not self.ready or self.paused:
+                waiting = asyncio.get_running_loop().create_future()
+                self._idle.append(waiting)
+                await waiting
+                continue
+            attempt = self.ready.popleft()
+            assert attempt.step is not None
+            slot.attempt = attempt
+            slot.began = time.monotonic()
+            slot.deadline = slot.began + attempt.step.timeout
+            await self._perform(slot, attempt)
+            slot.attempt = None
+            if slot.given_up:
+                return
+            calls += 1
+            if calls % YIELD_AFTER == 0:
+                await asyncio.sleep(0)
+
+    def unpause(self) -> None:
+        self.paused = False
+        for _ in range(min(len(self.ready), self.limit)):
+            self._wake()
+
+    def sweep(self) -> None:
+        """Cancel calls past their deadline; give up those that do not let themselves be cancelled."""
+        now = time.monotonic()
+        for slot in list(self._slots):
+            if slot.attempt is None:
+                continue
+            if slot.cut is None and now >= slot.deadline:
+                self._cut(slot, "timeout", now)
+            elif slot.cut is not None and now >= slot.cut_at + CUT_GRACE:
+                self._abandon(slot)
+
+    def cut_all(self) -> None:
+        """Cancel every call in progress: the run stops."""
+        now = time.monotonic()
+        for slot in self._slots:
+            if slot.attempt is not None and slot.cut is None:
+                self._cut(slot, "stop", now)
+
+    def _cut(self, slot: Slot, why: Literal["timeout", "stop"], now: float) -> None:
+        slot.cut, slot.cut_at = why, now
+        if slot.task is not None:
+            slot.task.cancel()
+
+    def _abandon(self, slot: Slot) -> None:
+        attempt = slot.attempt
+        assert attempt is not None
+        slot.given_up = True
+        self._slots.remove(slot)
+        self._give_up(slot, attempt)
+        if self.ready:
+            self._wake()
+
+    def longest(self) -> tuple[Attempt, float] | None:
+        """The call in progress that began first, and when (monotonic seconds)."""
+        busy = [slot for slot in self._slots if slot.attempt is not None]
+        oldest = min(busy, key=lambda slot: slot.began, default=None)
+        if oldest is None or oldest.attempt is None:
+            return None
+        return oldest.attempt, oldest.began
+
+    def close(self) -> None:
+        """End all idle slots."""
+        self._closed = True
+        for waiting in self._idle:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._idle.clear()

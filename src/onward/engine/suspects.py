@@ -1,0 +1,135 @@
+"""The inquest: records that had started at two deaths run in children, until the guilty one is alone.
+
+A child's death separates those whose calls it was making, in halves; the others stay suspects together. Three deaths
+alone convict. Whatever returns from a child, be it with an error, is cleared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from onward.engine.attempt import Attempt
+from onward.engine.calls import CallOutcome, Died
+from onward.engine.children import Assignment, Child
+from onward.engine.worker import Worker
+from onward.model import Claimed
+from onward.policy.suspects import halves
+from onward.ports import Batch, ClaimWish
+
+AT_ONCE = 1000
+CLAIM_BYTES = 64 << 20
+
+
+class Group:
+    """Suspects that share a child. The child is started with the first call and closed after the last."""
+
+    def __init__(self, records: tuple[int, ...], inquest: Inquest, assignment: Assignment):
+        self.records = records
+        self.members = set(records)
+        self.alone = len(records) == 1
+        self._inquest = inquest
+        self.assignment = assignment
+        self._child: Child | None = None
+
+    async def call(self, attempt: Attempt) -> CallOutcome:
+        if self._child is None or self._child.dead:
+            self._child = Child(self.assignment)
+        outcome = await self._child.call(attempt, self._inquest.value_of(attempt))
+        if isinstance(outcome, Died):
+            return outcome
+        self.leave(attempt.claimed.id)
+        return outcome
+
+    def leave(self, record: int) -> None:
+        self.members.discard(record)
+        if not self.members and self._child is not None:
+            self._child.close()
+
+    def kill(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+
+
+class Inquest:
+    """Claims suspects and runs them in groups, in the worker's slots like all other records."""
+
+    def __init__(self, worker: Worker, assignment: Assignment | None, value_of: Callable[[Attempt], str]):
+        self.assignment = assignment
+        self.value_of = value_of
+        self._worker = worker
+        self._groups: set[Group] = set()
+        self._task: asyncio.Task[None] | None = None
+        worker.on_died = self.died
+
+    @property
+    def is_busy(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def begin(self) -> None:
+        """Take up waiting suspects, unless that is under way."""
+        if not self.is_busy and not self._worker.stopping and not self._worker.stop_claiming:
+            self._task = asyncio.get_running_loop().create_task(self._claim())
+
+    async def _claim(self) -> None:
+        journal = self._worker.journal
+        assert journal is not None
+        wish = ClaimWish(AT_ONCE, CLAIM_BYTES, start=False, suspects=True)
+        asked = journal.ask(lambda store: store.write(journal.run, Batch(wishes=[wish])))
+        outcome = await asyncio.wrap_future(asked)
+        claimed: list[Claimed] = outcome.claimed[0]
+        self._worker.tally.claimed(len(claimed))
+        attempts = [Attempt(self._worker.plan, one, started=False) for one in claimed]
+        if self.assignment is None:
+            await self._one_by_one(attempts)
+            return
+        solo = [attempt for attempt in attempts if attempt.claimed.solo_deaths]
+        together = [attempt for attempt in attempts if not attempt.claimed.solo_deaths]
+        for group in [[attempt] for attempt in solo] + ([together] if together else []):
+            self._form(group)
+            for attempt in group:
+                self._worker.adopt(attempt)
+
+    async def _one_by_one(self, attempts: list[Attempt]) -> None:
+        """A job in a notebook cannot be loaded by a child: its suspects run here, one at a time."""
+        for attempt in attempts:
+            self._worker.adopt(attempt)
+            while attempt.claimed.id in self._worker.held and self._worker.error is None:
+                await asyncio.sleep(0.02)
+
+    def _form(self, attempts: list[Attempt]) -> None:
+        assert self.assignment is not None
+        group = Group(tuple(attempt.claimed.id for attempt in attempts), self, self.assignment)
+        self._groups.add(group)
+        for attempt in attempts:
+            attempt.home = group
+
+    def died(self, attempt: Attempt, died: Died) -> bool:
+        """A call ended with its process. True: the inquest goes on with the record."""
+        group = attempt.home
+        if not isinstance(group, Group):
+            return False
+        record = attempt.claimed.id
+        if group.alone and died.beside:
+            self._worker.died_alone(attempt, died.how)
+            return True
+        if died.beside:
+            group.leave(record)
+            for half in halves(died.beside):
+                if record in half:
+                    attempt.home = self._half(tuple(half), group)
+        self._worker.submit(attempt.not_started_after_all())
+        return True
+
+    def _half(self, records: tuple[int, ...], beside: Group) -> Group:
+        """The group of these records, made when the first of them arrives."""
+        for group in self._groups:
+            if group.records == records and group is not beside:
+                return group
+        group = Group(records, self, beside.assignment)
+        self._groups.add(group)
+        return group
+
+    def kill(self) -> None:
+        for group in self._groups:
+            group.kill()

@@ -1,0 +1,73 @@
+"""Sync steps run in daemon threads; a thread whose call was given up is abandoned, never joined."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+_Work = tuple[asyncio.Future[Any], Callable[..., Any], Sequence[Any], Mapping[str, Any], contextvars.Context]
+
+
+class Threads:
+    """Threads are made when needed and reused; there are never more than calls at the same time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop):
+        self._loop = loop
+        self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._idle = 0
+        self._count = 0
+        self._abandoned: set[asyncio.Future[Any]] = set()
+
+    @property
+    def abandoned(self) -> int:
+        """Calls that were given up and are still going on."""
+        return len(self._abandoned)
+
+    async def call(self, function: Callable[..., Any], first: Sequence[Any], others: Mapping[str, Any]) -> Any:
+        """The function's result. When the caller is cancelled the call goes on unheard, in an abandoned thread."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self._idle:
+            self._idle -= 1
+        else:
+            self._count += 1
+            threading.Thread(target=self._work, name=f"onward-step-{self._count}", daemon=True).start()
+        self._queue.put((future, function, first, others, contextvars.copy_context()))
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._abandoned.add(future)
+            raise
+
+    def close(self) -> None:
+        for _ in range(self._idle):
+            self._queue.put(None)
+
+    def _work(self) -> None:
+        while (work := self._queue.get()) is not None:
+            future, function, first, others, context = work
+            result, error = None, None
+            try:
+                result = context.run(function, *first, **others)
+            except BaseException as raised:
+                error = raised
+            try:
+                self._loop.call_soon_threadsafe(self._ended, future, result, error)
+            except RuntimeError:  # the loop has closed: nobody waits any more
+                return
+            del future, function, first, others, context, work, result, error
+
+    def _ended(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+        self._idle += 1
+        self._abandoned.discard(future)
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        elif isinstance(error, StopIteration):
+            future.set_exception(RuntimeError("the step raised StopIteration"))
+        else:
+            future.set_exception(error)

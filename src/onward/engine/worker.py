@@ -1,0 +1,365 @@
+"""The worker: claim → attempt → commit, for as many records at a time as the job allows."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from onward.codec import loads
+from onward.engine.admission import Admission
+from onward.engine.attempt import Attempt
+from onward.engine.calls import Caller, CallOutcome, Died, EndedEarly, Raised, Returned, Stale
+from onward.engine.events import Events
+from onward.engine.journal import Journal
+from onward.engine.slots import Slot, Slots
+from onward.engine.tally import Tally
+from onward.job.plan import Plan
+from onward.model import Claimed, Fact, Kind, State
+from onward.policy.attempts import Decision, History, decide
+from onward.policy.failures import Classified
+from onward.policy.pace import MOST_AHEAD, claim_ahead
+from onward.policy.suspects import DEATHS_TO_CONVICT
+from onward.ports import ClaimWish, Outcome
+
+MOST_WAITING = 1000
+CLAIM_BYTES = 32 << 20
+LINGER = 0.003
+
+
+class Worker:
+    """Holds claimed records, makes their calls and hands facts to the journal.
+
+    It lives on the event loop and never touches the store: commits arrive through `committed`, which the journal
+    calls in its own thread. `on_fatal` hears of failures that stop the run, `on_died` of a call's process dying.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        concurrency: int,
+        caller: Caller,
+        processes: Caller,
+        tally: Tally,
+        events: Events,
+        draw: Callable[[], float] = random.random,
+    ):
+        self.held: dict[int, Attempt] = {}
+        self.stopping = False
+        self.stop_claiming = False
+        self.changed = asyncio.Event()
+        self.next_due: float | None = None
+        self.dry = False
+        self.limit_left: int | None = None
+        self.tried: set[int] = set()
+        self.left_failed: set[int] = set()
+        self.error: BaseException | None = None
+        self.on_fatal: Callable[[Attempt, Classified], None] = lambda attempt, failure: None
+        self.on_died: Callable[[Attempt, Died], bool] = lambda attempt, died: False
+        self.on_left: Callable[[Attempt, Fact], None] = lambda attempt, fact: None
+        self.journal: Journal | None = None
+        self.slots = Slots(concurrency, self._perform, self._given_up)
+        self.admission = Admission(plan, self._begin)
+        self.tally = tally
+        self.plan = plan
+        self._caller = caller
+        self._processes = processes
+        self._events = events
+        self._draw = draw
+        self._loop = asyncio.get_running_loop()
+        self._commits: deque[tuple[list[Fact], Outcome, float]] = deque()
+        self._again: set[int] = set()
+        self._waiting = 0
+        self._flush_planned = False
+        self._claiming = False
+        self._claim_seconds = 0.002
+        self._wished_at = 0.0
+        self._calls_per_second = 0.0
+        self._calls_counted = 0
+        self._counted_at = time.monotonic()
+
+    @property
+    def waiting_again(self) -> set[int]:
+        """Records that this run tried under `--limit` and that wait for another attempt."""
+        return self._again
+
+    # What the journal tells, in its own thread.
+
+    def committed(self, facts: list[Fact], outcome: Outcome, seconds: float) -> None:
+        self._commits.append((facts, outcome, seconds))
+        self._loop.call_soon_threadsafe(self._deliver)
+
+    def broken(self, error: BaseException) -> None:
+        def hear() -> None:
+            self.error = error
+            self.changed.set()
+
+        self._loop.call_soon_threadsafe(hear)
+
+    # Commits.
+
+    def _deliver(self) -> None:
+        while self._commits:
+            facts, outcome, _ = self._commits.popleft()
+            self._waiting -= len(facts)
+            for fact in facts:
+                attempt = self.held[fact.record]
+                if fact.record in outcome.lost:
+                    self._lost(attempt, fact)
+                else:
+                    self._settled(attempt, fact)
+            for claimed in outcome.claimed:
+                self._take(claimed)
+            if outcome.claimed:
+                self.next_due = outcome.next_due
+        if self.slots.paused and self._waiting < MOST_WAITING:
+            self.slots.unpause()
+        self.claim_more()
+        if not self.held or self.dry:
+            self.changed.set()
+
+    def _settled(self, attempt: Attempt, fact: Fact) -> None:
+        """A fact has become durable: only now does the record move on."""
+        self.tally.add(fact)
+        if fact.checkpoint is not None and self._events.frequent:
+            self._emit("checkpoint_committed", attempt, step=fact.done_step)
+        if fact.event is not None:
+            self._emit(fact.event, attempt, fact)
+        if fact.state is not State.IN_PROGRESS:
+            self._leave(attempt, fact)
+        elif fact.started:
+            self.slots.put(attempt, first=fact.checkpoint is not None)
+        else:
+            self.admission.add(attempt)
+
+    def _leave(self, attempt: Attempt, fact: Fact) -> None:
+        del self.held[fact.record]
+        if fact.state in (State.FAILED, State.QUARANTINED):
+            self.left_failed.add(fact.record)
+        if self.limit_left is not None and fact.state is State.PENDING and fact.hold is None:
+            self._again.add(fact.record)
+        self.on_left(attempt, fact)
+
+    def _lost(self, attempt: Attempt, fact: Fact) -> None:
+        """The record is no longer ours: its input changed, a person decided, or another run took over."""
+        del self.held[fact.record]
+        self.tally.counts.states[State.IN_PROGRESS] -= 1
+        if fact.state is State.IN_PROGRESS and fact.started and attempt.step is not None:
+            self.admission.release(attempt.step)
+        self._emit("lease_lost", attempt, reason="the record was changed or taken over meanwhile")
+        self.on_left(attempt, fact)
+
+    # Claims.
+
+    def claim_more(self) -> None:
+        """Ask for records so that no slot idles, and not for more."""
+        if self._claiming or self.stopping or self.stop_claiming or self.dry or self.journal is None:
+            return
+        wish = self._wish()
+        if wish is not None:
+            self._claiming = True
+            self._wished_at = time.monotonic()
+            self.journal.wish(wish)
+            self._plan_flush(self.slots.free > 0)
+
+    def _wish(self) -> ClaimWish | None:
+        self._measure()
+        ahead = claim_ahead(self._calls_per_second, self._claim_seconds)
+        coming = len(self.slots.ready) + self.admission.waiting
+        target = self.slots.limit + ahead
+        want = min(target - coming - self.slots.calls, self.slots.limit + MOST_AHEAD + MOST_WAITING - len(self.held))
+        only: tuple[int, ...] | None = None
+        if self.limit_left is not None:
+            want = min(want, self.limit_left)
+            if self.limit_left == 0:
+                want, only = self.slots.free, tuple(self._again)
+                if not only:
+                    return None
+        if want < 1 or (want < target // 4 and coming > self.slots.limit):
+            return None
+        return ClaimWish(want, CLAIM_BYTES, start=self.admission.start_with_claim, only=only)
+
+    def _measure(self) -> None:
+        now = time.monotonic()
+        elapsed = now - self._counted_at
+        if elapsed >= 0.05:
+            done = self.tally.calls_done - self._calls_counted
+            self._calls_per_second += 0.5 * (done / elapsed - self._calls_per_second)
+            self._calls_counted = self.tally.calls_done
+            self._counted_at = now
+
+    def _take(self, claimed: list[Claimed]) -> None:
+        """Claimed records arrive: their starts, if they started, are durable already."""
+        if self._claiming:
+            self._claiming = False
+            self._claim_seconds += 0.3 * (time.monotonic() - self._wished_at - self._claim_seconds)
+        self.dry = not claimed
+        self.tally.claimed(len(claimed))
+        for one in claimed:
+            self.adopt(Attempt(self.plan, one, self.admission.start_with_claim))
+
+    def adopt(self, attempt: Attempt) -> None:
+        """Take a claimed record into work."""
+        self.held[attempt.claimed.id] = attempt
+        self._again.discard(attempt.claimed.id)
+        if attempt.claimed.id not in self.tried and self.limit_left is not None:
+            self.limit_left -= 1
+        if self.limit_left is not None:
+            self.tried.add(attempt.claimed.id)
+        if attempt.outputs and self._events.frequent:
+            self._emit("record_resumed", attempt, step=attempt.step.name if attempt.step else None)
+        if attempt.step is None:
+            self.submit(attempt.nothing_left())
+        elif self.stopping:
+            self.submit(attempt.given_back("the run is stopping"))
+        elif attempt.started:
+            self.slots.put(attempt)
+        else:
+            self.admission.add(attempt)
+
+    def _begin(self, attempt: Attempt) -> None:
+        """An attempt was admitted to its step: its start is made durable before the call."""
+        if self.stopping:
+            self.submit(attempt.given_back("the run is stopping"))
+        else:
+            self.submit(attempt.begin())
+
+    # Calls.
+
+    async def _perform(self, slot: Slot, attempt: Attempt) -> None:
+        if self.stopping:
+            self.submit(attempt.given_back("the run is stopping"))
+            return
+        step = attempt.step
+        assert step is not None
+        caller = attempt.home or (self._processes if step.process else self._caller)
+        try:
+            outcome = await caller.call(attempt)  # type: ignore[attr-defined]
+        except asyncio.CancelledError:
+            if slot.given_up:
+                return
+            outcome = self._cut_short(slot, attempt)
+        if slot.given_up:
+            return
+        slot.cut = None
+        self._end(attempt, outcome)
+
+    def _cut_short(self, slot: Slot, attempt: Attempt) -> CallOutcome | None:
+        task = asyncio.current_task()
+        if task is not None:
+            task.uncancel()
+        assert attempt.step is not None
+        if slot.cut == "timeout":
+            return Raised(_timeout(attempt.step.timeout))
+        if slot.cut == "stop":
+            return None
+        return Raised(Classified(Kind.BUG, "CancelledError", "the step cancelled itself"))
+
+    def _given_up(self, slot: Slot, attempt: Attempt) -> None:
+        """A call that does not let itself be cancelled: its record goes on without it."""
+        assert attempt.step is not None
+        self._emit("call_abandoned", attempt, step=attempt.step.name, reason="it does not return")
+        self._end(attempt, Raised(_timeout(attempt.step.timeout)) if slot.cut == "timeout" else None)
+
+    def _end(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
+        """State what came of a call; None: it was cut because the run stops."""
+        step = attempt.step
+        assert step is not None
+        self.admission.release(step)
+        if isinstance(outcome, Returned | Raised | EndedEarly):
+            attempt.clear()
+        if isinstance(outcome, Returned):
+            self.submit(attempt.completed(outcome.text, self._starts_next(attempt)))
+        elif isinstance(outcome, Raised):
+            self._failed(attempt, outcome.failure)
+        elif isinstance(outcome, EndedEarly):
+            self.submit(attempt.done_early(outcome.reason))
+        elif isinstance(outcome, Stale):
+            self._stale(attempt, outcome)
+        elif isinstance(outcome, Died):
+            if not self.on_died(attempt, outcome):
+                self.died_alone(attempt, outcome.how)
+        else:
+            self.submit(attempt.given_back("the run stopped before the step ended"))
+        if not self.slots.ready:
+            self._plan_flush(True)
+
+    def _starts_next(self, attempt: Attempt) -> bool:
+        """Whether the step after this one may start with the commit of this one's checkpoint."""
+        assert attempt.step is not None
+        following = self.plan.steps[attempt.step.index + 1 :]
+        return not self.stopping and not (following and self.admission.limits(following[0]))
+
+    def _failed(self, attempt: Attempt, failure: Classified) -> None:
+        assert attempt.step is not None
+        history = History(attempt.attempts, attempt.claimed.failed_runs, self.plan.resume_cap)
+        decision = decide(failure, history, attempt.step.retry, self._draw())
+        self.submit(attempt.failed(failure, decision, time.time()))
+        if decision.verdict == "stop":
+            self.on_fatal(attempt, failure)
+
+    def _stale(self, attempt: Attempt, stale: Stale) -> None:
+        fact = attempt.held("stale", f"the stored output of {stale.step} no longer decodes: {stale.reason}")
+        fact.event = "record_waits"
+        self.submit(fact)
+
+    def died_alone(self, attempt: Attempt, how: str) -> None:
+        """The process of this record alone died: one step nearer to conviction."""
+        fact = attempt.died(DEATHS_TO_CONVICT, how)
+        if fact.state is State.QUARANTINED:
+            assert attempt.step is not None
+            failure = Classified(Kind.SYSTEM, "ProcessDied", f"the process died while it ran: {how}")
+            verdict = Decision("quarantine", how)
+            fact = attempt.failed(failure, verdict, time.time())
+            fact.solo_deaths = attempt.claimed.solo_deaths
+        self.submit(fact)
+
+    # Facts.
+
+    def submit(self, fact: Fact) -> None:
+        assert self.journal is not None
+        self._waiting += 1
+        if self._waiting >= MOST_WAITING:
+            self.slots.paused = True
+        self.journal.state(fact)
+        self._plan_flush(self.slots.paused)
+
+    def _plan_flush(self, at_once: bool) -> None:
+        """Commit at once when nothing else can be done meanwhile; else let a batch gather for a moment."""
+        assert self.journal is not None
+        if at_once:
+            self.journal.flush()
+        elif not self._flush_planned:
+            self._flush_planned = True
+            self._loop.call_later(LINGER, self._flush)
+
+    def _flush(self) -> None:
+        self._flush_planned = False
+        if self.journal is not None:
+            self.journal.flush()
+
+    # Stopping.
+
+    def stop(self) -> None:
+        """No new calls: what had not been called is given back."""
+        self.stopping = True
+        while self.slots.ready:
+            self.submit(self.slots.ready.popleft().given_back("the run stopped before the step was called"))
+        for attempt in self.admission.clear():
+            self.submit(attempt.given_back("the run stopped before the step was called"))
+        self._plan_flush(True)
+        self.changed.set()
+
+    def _emit(self, event: str, attempt: Attempt, fact: Fact | None = None, **fields: Any) -> None:
+        if fact is not None:
+            fields.update(step=fact.step, attempt=attempt.attempts, reason=fact.reason)
+            if fact.failure is not None:
+                fields.update(kind=str(fact.failure.kind), error_type=fact.failure.error_type)
+        self._events.emit(event, key=loads(attempt.claimed.key), **fields)
+
+
+def _timeout(seconds: float) -> Classified:
+    return Classified(Kind.TRANSIENT, "TimeoutError", f"no answer within {seconds:g} seconds (timeout)")

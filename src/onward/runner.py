@@ -1,0 +1,375 @@
+"""Wiring: the only file that names adapters. Opens a store, begins a run, joins journal, feed, worker and governor."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import platform
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onward.clock import SystemClock
+from onward.engine.calls import LocalCaller
+from onward.engine.children import Assignment, Processes
+from onward.engine.events import Events, Listener
+from onward.engine.feed import Feed, FeedReport
+from onward.engine.govern import Bounds, Governor, longest_call
+from onward.engine.inputs import Inputs
+from onward.engine.journal import Journal
+from onward.engine.resources import Resources
+from onward.engine.suspects import Inquest
+from onward.engine.tally import Progress, Tally
+from onward.engine.worker import Worker
+from onward.errors import OnwardError, UsageError
+from onward.job.instance import Binding
+from onward.job.job import Job
+from onward.job.plan import Plan
+from onward.model import Counts, RunResult, State, StepVersion
+from onward.policy.endings import Ending, Remains, exit_code
+from onward.ports import RunBegun, RunStart
+from onward.store.sqlite.connection import path_of
+from onward.store.sqlite.work import LEASE_SECONDS, SqliteWorkStore
+
+SWITCH_INTERVAL = 0.0005
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a job is run. Times in seconds; `listeners`: (listener, whether it wants every record's events)."""
+
+    store: str | None = None
+    concurrency: int | None = None
+    bounds: Bounds = field(default_factory=Bounds)
+    wait: float = 60.0
+    source_changed: bool = False
+    create: bool = True
+    progress: Callable[[Progress], None] | None = None
+    listeners: list[tuple[Listener, bool]] = field(default_factory=list)
+    announce: Callable[[Announcement], None] | None = None
+    handle_signals: bool = True
+    switch_interval: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What a run says before it works."""
+
+    job: str
+    instance: str
+    store: str
+    new_store: bool
+    begun: RunBegun
+    counts: Counts
+    stale: int
+    kept: dict[str, dict[str, int]]
+    versions: dict[str, str]
+
+
+def store_url(job: Job | None, given: str | None) -> str:
+    """The store's address: as given (relative to the current folder), else beside the job file."""
+    if given is not None:
+        return given
+    own_file = job is not None and job.reference.module is None and job.folder is not None
+    folder = job.folder if own_file and job is not None else Path.cwd()
+    assert folder is not None
+    return str(folder / ".onward" / "onward.db")
+
+
+def open_work(url: str, create: bool, store_inputs: bool) -> SqliteWorkStore:
+    lease = float(os.environ.get("ONWARD_LEASE", LEASE_SECONDS))
+    path = path_of(url)
+    return SqliteWorkStore(path.absolute() if path else None, SystemClock(), lease, create, store_inputs)
+
+
+def run(job: Job, binding: Binding, options: Options) -> RunResult:
+    """Run to an end in this thread, with an event loop of its own."""
+    with contextlib.ExitStack() as stack:
+        if options.switch_interval:
+            stack.enter_context(_quick_switching())
+        runner = stack.enter_context(asyncio.Runner())
+        return runner.run(run_async(job, binding, options))
+
+
+async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
+    """Run to an end on the current event loop."""
+    plan = job.plan(binding.params)
+    if not plan.steps:
+        raise UsageError(f"job '{job.name}' has no steps")
+    source = job.open_source(binding.params)
+    url = store_url(job, options.store)
+    store = open_work(url, options.create, plan.store_inputs)
+    try:
+        begun = store.begin_run(
+            RunStart(
+                job=job.name,
+                instance=binding.instance,
+                host=platform.node(),
+                params=binding.params_json or "{}",
+                location=source.location,
+                steps=tuple(StepVersion(step.name, step.version) for step in plan.steps),
+                resume_cap=plan.resume_cap,
+                source_changed=options.source_changed,
+            )
+        )
+    except BaseException:
+        store.close()
+        raise
+    return await _Session(job, binding, options, plan, source, store, begun, url).work()
+
+
+class _Session:
+    """One run's parts, joined."""
+
+    def __init__(
+        self,
+        job: Job,
+        binding: Binding,
+        options: Options,
+        plan: Plan,
+        source: Any,
+        store: SqliteWorkStore,
+        begun: RunBegun,
+        url: str,
+    ):
+        self._job, self._binding, self._options, self._plan = job, binding, options, plan
+        self._store, self._begun, self._url = store, begun, url
+        self._began = time.time()
+        self._counts = store.counts(begun.instance)
+        concurrency = options.concurrency or plan.concurrency
+        common = {"job": job.name, "instance": binding.instance, "run": begun.run}
+        self._events = Events(common, options.listeners)
+        self._tally = Tally(self._counts, self._began)
+        self._resources = Resources(plan, binding.params)
+        inputs = Inputs(source, plan)
+        self._local = LocalCaller(
+            plan, self._resources, begun.run, binding.instance, inputs.value_of, self._tally.has_succeeded
+        )
+        assignment = _assignment(job, binding, begun.run)
+        self._processes = Processes(assignment, inputs.value_of)
+        self._worker = Worker(plan, concurrency, self._local, self._processes, self._tally, self._events)
+        self._journal = Journal(store, begun.run, SystemClock(), self._worker, store.lease / 4)
+        self._worker.journal = self._journal
+        self._worker.limit_left = options.bounds.limit
+        self._feed = Feed(
+            source, self._journal, begun.run, plan.record_validate, plan.on_bad, self._events, self._feed_moved
+        )
+        self._inquest = Inquest(self._worker, assignment, inputs.value_of)
+        self._governor = Governor(
+            begun.run,
+            self._worker,
+            self._feed,
+            self._journal,
+            self._inquest,
+            self._events,
+            options.bounds,
+            self._progress,
+            options.progress,
+        )
+        self._loop = asyncio.get_running_loop()
+
+    async def work(self) -> RunResult:
+        self._announce()
+        self._journal.log_warning = lambda size: self._events.emit(
+            "log_grows", reason=f"another program keeps the store's write-ahead log open: {size >> 20} MiB"
+        )
+        self._journal.start()
+        self._feed.start()
+        ending: Ending | None = None
+        try:
+            with self._signals():
+                ending = await self._governor.govern()
+            ending = ending or self._governor.feed_ending()
+        except asyncio.CancelledError:
+            await self._cancelled()
+            raise
+        except OnwardError as error:
+            ending = Ending(error.exit_code, str(error))
+        finally:
+            await self._close()
+        return self._result(ending)
+
+    async def _cancelled(self) -> None:
+        """The caller's task was cancelled: stop as at a signal, without grace."""
+        with contextlib.suppress(OnwardError):
+            await self._governor.told_to_stop("cancelled")
+            self._worker.slots.cut_all()
+
+    async def _close(self) -> None:
+        self._feed.stop()
+        self._worker.slots.close()
+        self._inquest.kill()
+        self._processes.close()
+        await asyncio.to_thread(self._journal.close)
+        self._feed.join(1.0)
+        for fault in await self._resources.close():
+            self._events.emit("resource_failed", reason=fault)
+        self._local.threads.close()
+
+    def _result(self, ending: Ending | None) -> RunResult:
+        counts, lost = self._counts, False
+        with contextlib.suppress(OnwardError):
+            counts = self._store.counts(self._begun.instance)
+        code = exit_code(self._remains(counts), ending)
+        reason = ending.reason if ending is not None else _reason(code)
+        try:
+            self._store.end_run(self._begun.run, code, reason)
+            counts = self._store.counts(self._begun.instance)
+            self._store.tidy()
+        except OnwardError:
+            lost = True  # the store cannot be written: the next run finds this one dead
+        self._store.close()
+        seconds = time.time() - self._began
+        plain = {str(state): n for state, n in counts.states.items()}
+        self._events.emit(
+            "run_finished", exit_code=code, reason=reason, counts=plain, seconds=round(seconds, 3), recorded=not lost
+        )
+        return RunResult(code, reason, str(self._begun.run), plain, counts.total, seconds)
+
+    def _remains(self, counts: Counts) -> Remains:
+        failed = counts.of(State.FAILED) + counts.of(State.QUARANTINED) + counts.of(State.UNCONFIRMED)
+        unfinished = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
+        stale = counts.held.get("stale", 0)
+        worker = self._worker
+        if worker.limit_left is not None:
+            done_all = worker.limit_left == 0 or not unfinished
+            failed = len(worker.left_failed) if done_all and unfinished else failed
+            unfinished = len(worker.waiting_again) if done_all else unfinished
+            stale = min(stale, unfinished)
+        return Remains(unfinished, failed, stale)
+
+    def _announce(self) -> None:
+        results = self._store.results_by_version(self._begun.instance)
+        versions = {step.name: step.version for step in self._plan.steps}
+        stale, kept = results.stale(versions), results.older(versions)
+        counts = self._counts
+        self._events.emit(
+            "run_started",
+            done=counts.of(State.SUCCEEDED),
+            to_go=counts.of(State.PENDING) + counts.of(State.IN_PROGRESS),
+            reset=self._begun.reset_failed + sum(dead.put_back for dead in self._begun.dead_runs),
+            stale=stale,
+        )
+        for dead in self._begun.dead_runs:
+            reason = "was told to stop" if dead.told_to_stop else "died"
+            self._events.emit("records_reset", reason=f"run {dead.run} {reason}", count=dead.put_back)
+        if self._begun.reset_failed:
+            self._events.emit(
+                "records_reset", reason="failed in an earlier run: tried again", count=self._begun.reset_failed
+            )
+        if self._options.announce is not None:
+            self._options.announce(
+                Announcement(
+                    self._job.name,
+                    self._binding.instance,
+                    self._url,
+                    self._store.new,
+                    self._begun,
+                    counts,
+                    stale,
+                    kept,
+                    versions,
+                )
+            )
+
+    @property
+    def feed_report(self) -> FeedReport:
+        return self._feed.report
+
+    def _feed_moved(self) -> None:
+        """Blocks have become durable (told in the feed's thread): there may be records to claim."""
+
+        def look() -> None:
+            self._worker.dry = False
+            self._worker.claim_more()
+            self._worker.changed.set()
+
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(look)
+
+    def _progress(self) -> Progress:
+        now = time.time()
+        tally = self._tally
+        return Progress(
+            job=self._job.name,
+            instance=self._binding.instance,
+            counts=tally.counts.states,
+            total=sum(tally.counts.states.values()),
+            source_complete=tally.counts.source_complete,
+            started=self._began,
+            now=now,
+            rate=tally.rate(now),
+            eta=tally.eta(now),
+            calls=self._worker.slots.calls,
+            retrying=dict(tally.retrying),
+            ended_here=tally.ended,
+            longest=longest_call(self._worker),
+        )
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """First signal: stop in good order. Second: end at once, as a crash that was announced."""
+        if not self._options.handle_signals or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        seen: list[int] = []
+
+        def hear(number: int, frame: object) -> None:
+            if seen:
+                os._exit(128 + number)
+            seen.append(number)
+            self._loop.call_soon_threadsafe(self._stop_by_signal, number)
+
+        before = {number: signal.signal(number, hear) for number in _stop_signals()}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop_by_signal(self, number: int) -> None:
+        name = signal.Signals(number).name
+        self._events.emit("run_paused", reason=f"{name}: finishing what is in progress")
+        self._stopping = self._loop.create_task(self._governor.told_to_stop(name))
+
+
+def _stop_signals() -> tuple[int, ...]:
+    return (signal.SIGINT, signal.SIGTERM)
+
+
+def _reason(code: int) -> str:
+    return {0: "all done", 1: "finished, but some records need a look", 4: "records wait for a person"}.get(
+        code, "unfinished records are left"
+    )
+
+
+def _assignment(job: Job, binding: Binding, run: int) -> Assignment | None:
+    """What a child process needs to find the job again; None in a notebook, where it cannot."""
+    reference = job.reference
+    if reference.file is None and reference.module is None:
+        return None
+    return Assignment(
+        str(reference.file) if reference.file else None,
+        reference.module,
+        reference.name,
+        binding.params_json,
+        run,
+        binding.instance,
+    )
+
+
+@contextlib.contextmanager
+def _quick_switching() -> Iterator[None]:
+    """Let threads take turns more often: the journal must not wait five milliseconds for the event loop's thread."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
