@@ -29,6 +29,9 @@ class Format(Protocol):
     def reads(self) -> str:
         """How files are read, in words that change when the same file would give other records."""
 
+    def check(self, file: File) -> None:
+        """Raise SourceError where a file is plainly not what is expected, before any file is read."""
+
     def pieces(self, file: File, mark: Mark | None, validate: Validate | None) -> Iterator[Piece]:
         """Read a file from behind the mark. The last piece's mark has `ended`, or the piece is `damaged`."""
 
@@ -117,6 +120,8 @@ class FileSource:
             begun -= 1
             if mark.ended and _stat(files[begun]) == mark.stat:
                 mark, begun = None, begun + 1
+        for file in files[begun:]:
+            self._format.check(file)
         for file in files[begun:]:
             yield from self._format.pieces(file, mark, validate)
             mark = None

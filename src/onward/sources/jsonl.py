@@ -17,7 +17,7 @@ from onward.sources.keys import LINE_BITS, RecordMaker, key_fields, quick_key
 from onward.sources.lines import MAX_PIECE, Fingerprint, LineReader, Piece, fingerprint
 from onward.sources.marks import Mark
 from onward.sources.paths import File, Paths, PathSpec
-from onward.sources.streams import Damaged
+from onward.sources.streams import Damaged, open_stream
 
 
 def jsonl(path: PathSpec, key: str | Sequence[str]) -> FileSource:
@@ -39,6 +39,9 @@ class JsonLines:
     @property
     def reads(self) -> str:
         return f"jsonl, key {json.dumps(self._fields)}"
+
+    def check(self, file: File) -> None:
+        open_stream(file).close()
 
     def fingerprint(self, file: File, length: int | None) -> Fingerprint:
         return fingerprint(file, length)

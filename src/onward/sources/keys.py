@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import enum
 import json
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,13 +12,13 @@ from onward.codec import canonical_key
 from onward.errors import DeclarationError, MisfitRecord
 from onward.model import BadLine, SourceRecord
 from onward.ports import Validate
+from onward.sources.plain import scalar
 
 LINE_BITS = 40
 LINE_MASK = (1 << LINE_BITS) - 1
 RAW_LIMIT = 10_000
 
 _MISSING: Any = object()
-_AS_TEXT = (datetime.date, datetime.time, uuid.UUID, decimal.Decimal)
 
 
 class NoKey(Exception):
@@ -40,9 +36,9 @@ def key_fields(key: str | Sequence[str]) -> tuple[str, ...]:
 
 
 class RecordMaker:
-    """Makes source records of one file; `name` is what people call it."""
+    """Makes source records of one file; `name` is what people call it. Without `fields` a value is its own key."""
 
-    def __init__(self, name: str, fields: tuple[str, ...], validate: Validate | None):
+    def __init__(self, name: str, fields: tuple[str, ...] | None, validate: Validate | None):
         self._name = name
         self._fields = fields
         self._validate = validate
@@ -72,46 +68,36 @@ class RecordMaker:
             return self.bad(position, f"{no_key}; besides, {reason}", text)
 
 
-def plain_key_of(value: Any, fields: tuple[str, ...]) -> str:
+def plain_key_of(value: Any, fields: tuple[str, ...] | None) -> str:
     """Canonical key of a plain value. Raises NoKey."""
+    if fields is None:
+        return _whole_key(value)
     if type(value) is not dict:
         raise NoKey(f"{described(value)}, not an object with the key field {_quoted(fields[0])}")
     return _canonical([(field, value.get(field, _MISSING)) for field in fields])
 
 
-def valid_key_of(valid: Any, raw: Any, fields: tuple[str, ...]) -> str:
+def valid_key_of(valid: Any, raw: Any, fields: tuple[str, ...] | None) -> str:
     """Canonical key of a validated record; a field that its type does not have is taken from the raw value."""
+    if fields is None:
+        return _whole_key(scalar(valid) if isinstance(valid, str | int) else raw)
     parts = []
     for field in fields:
         part = _item(valid, field)
         if part is _MISSING:
             part = raw.get(field, _MISSING) if isinstance(raw, dict) else _MISSING
-        parts.append((field, simple(part)))
+        parts.append((field, scalar(part)))
     return _canonical(parts)
 
 
-def whole_key(value: Any) -> str:
-    """Canonical key of a value that is its own key: text, an integer, or a list of them. Raises NoKey."""
-    value = simple(value)
+def _whole_key(value: Any) -> str:
+    """Text, an integer, or a list of them."""
     if isinstance(value, list | tuple) and value:
         for part in value:
             _require_key(part, "a part of the key")
         return canonical_key(list(value))
-    _require_key(value, "the record")
+    _require_key(value, "the record, which is its own key,")
     return canonical_key(value)
-
-
-def simple(part: Any) -> Any:
-    """Enum members, dates, times, UUIDs and decimals as the text that JSON has for them; the rest as it is."""
-    if isinstance(part, enum.Enum):
-        return simple(part.value)
-    if isinstance(part, _AS_TEXT):
-        return _json_text(part)
-    if isinstance(part, str):
-        return str.__str__(part)
-    if isinstance(part, int) and not isinstance(part, bool):
-        return int(part)
-    return part
 
 
 def described(value: Any) -> str:
@@ -129,15 +115,6 @@ def described(value: Any) -> str:
     if isinstance(value, dict):
         return "an object"
     return f"a value of type {type(value).__name__}"
-
-
-def _json_text(part: Any) -> str:
-    if isinstance(part, decimal.Decimal):
-        if not part.is_finite():
-            raise NoKey(f"a key field is {part}; a key is text or a whole number")
-        return str(part)
-    text: str = part.isoformat() if hasattr(part, "isoformat") else str(part)
-    return text[:-6] + "Z" if text.endswith("+00:00") else text
 
 
 def _item(valid: Any, field: str) -> Any:

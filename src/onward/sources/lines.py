@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -27,6 +27,22 @@ class Piece:
     size: int
     mark: Mark
     damaged: bool = False
+
+
+def bad_first(items: Iterable[SourceRecord | BadLine]) -> Iterator[tuple[list[SourceRecord], list[BadLine]]]:
+    """Items in source order, cut before each bad one that follows a record."""
+    records: list[SourceRecord] = []
+    bad: list[BadLine] = []
+    for item in items:
+        if isinstance(item, SourceRecord):
+            records.append(item)
+        elif records:
+            yield records, bad
+            records, bad = [], [item]
+        else:
+            bad.append(item)
+    if records or bad:
+        yield records, bad
 
 
 @dataclass(frozen=True, slots=True)
