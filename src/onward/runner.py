@@ -32,7 +32,7 @@ from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.plan import Plan
 from onward.model import Counts, RunResult, State, StepVersion
-from onward.policy.endings import Ending, Remains, exit_code
+from onward.policy.endings import ONWARD_FAULT, Ending, Remains, exit_code
 from onward.ports import RunBegun, RunStart
 from onward.store.sqlite.connection import path_of
 from onward.store.sqlite.work import LEASE_SECONDS, SqliteWorkStore
@@ -151,7 +151,7 @@ class _Session:
         self._local = LocalCaller(
             plan, self._resources, begun.run, binding.instance, inputs.value_of, self._tally.has_succeeded
         )
-        assignment = _assignment(job, binding, begun.run)
+        assignment = _assignment(job, binding, plan, begun.run)
         self._processes = Processes(assignment, inputs.value_of)
         self._worker = Worker(plan, concurrency, self._local, self._processes, self._tally, self._events)
         self._journal = Journal(store, begun.run, SystemClock(), self._worker, store.lease / 4)
@@ -181,19 +181,26 @@ class _Session:
         )
         self._journal.start()
         self._feed.start()
-        ending: Ending | None = None
         try:
             with self._signals():
-                ending = await self._governor.govern()
-            ending = ending or self._governor.feed_ending()
+                ending = await self._governed()
+        except BaseException as error:
+            await self._close()
+            with contextlib.suppress(OnwardError):
+                self._store.end_run(self._begun.run, ONWARD_FAULT, type(error).__name__)
+            self._store.close()
+            raise
+        await self._close()
+        return self._result(ending)
+
+    async def _governed(self) -> Ending | None:
+        try:
+            return await self._governor.govern() or self._governor.feed_ending()
         except asyncio.CancelledError:
             await self._cancelled()
             raise
         except OnwardError as error:
-            ending = Ending(error.exit_code, str(error))
-        finally:
-            await self._close()
-        return self._result(ending)
+            return Ending(error.exit_code, str(error))
 
     async def _cancelled(self) -> None:
         """The caller's task was cancelled: stop as at a signal, without grace."""
@@ -349,7 +356,7 @@ def _reason(code: int) -> str:
     )
 
 
-def _assignment(job: Job, binding: Binding, run: int) -> Assignment | None:
+def _assignment(job: Job, binding: Binding, plan: Plan, run: int) -> Assignment | None:
     """What a child process needs to find the job again; None in a notebook, where it cannot."""
     reference = job.reference
     if reference.file is None and reference.module is None:
@@ -361,6 +368,7 @@ def _assignment(job: Job, binding: Binding, run: int) -> Assignment | None:
         binding.params_json,
         run,
         binding.instance,
+        {step.name: step.version for step in plan.steps},
     )
 
 

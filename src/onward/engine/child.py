@@ -18,7 +18,7 @@ from onward.engine import messages
 from onward.engine.attempt import Attempt
 from onward.engine.calls import LocalCaller
 from onward.engine.resources import Resources
-from onward.errors import OnwardError
+from onward.errors import OnwardError, UsageError
 from onward.job.loading import load_reference
 from onward.job.plan import JobReference, Plan
 from onward.model import Claimed, StoredOutput
@@ -69,6 +69,8 @@ async def _open(first: dict[str, Any]) -> _ChildCaller:
     job = load_reference(reference)
     params = job.bind_json(first["params"]).params
     plan = job.plan(params)
+    if {step.name: step.version for step in plan.steps} != first["versions"]:
+        raise UsageError("the job's code changed while the run was going on; start the run again")
     resources = Resources(plan, params)
     await resources.open()
     return _ChildCaller(plan, resources, first["run"], first["instance"])

@@ -35,7 +35,7 @@ class Assignment:
     params: str | None
     run: int
     instance: str
-    main_script: bool = False
+    versions: dict[str, str]
 
 
 class Child:
@@ -61,7 +61,7 @@ class Child:
                 "params": assignment.params,
                 "run": assignment.run,
                 "instance": assignment.instance,
-                "main_script": assignment.main_script,
+                "versions": assignment.versions,
             }
         )
         for work in (self._send, self._listen):

@@ -68,7 +68,7 @@ class Inquest:
 
     def begin(self) -> None:
         """Take up waiting suspects, unless that is under way."""
-        if not self.is_busy and not self._worker.stopping and not self._worker.stop_claiming:
+        if not self.is_busy and not self._worker.stopping and self._worker.limit_left != 0:
             self._task = asyncio.get_running_loop().create_task(self._claim())
 
     async def _claim(self) -> None:

@@ -49,7 +49,6 @@ class Worker:
     ):
         self.held: dict[int, Attempt] = {}
         self.stopping = False
-        self.stop_claiming = False
         self.changed = asyncio.Event()
         self.next_due: float | None = None
         self.dry = False
@@ -139,8 +138,11 @@ class Worker:
         del self.held[fact.record]
         if fact.state in (State.FAILED, State.QUARANTINED):
             self.left_failed.add(fact.record)
-        if self.limit_left is not None and fact.state is State.PENDING and fact.hold is None:
-            self._again.add(fact.record)
+        if fact.state is State.PENDING and fact.hold is None:
+            if self.limit_left is not None:
+                self._again.add(fact.record)
+            if fact.not_before:
+                self.next_due = min(fact.not_before, self.next_due or fact.not_before)
         self.on_left(attempt, fact)
 
     def _lost(self, attempt: Attempt, fact: Fact) -> None:
@@ -156,7 +158,7 @@ class Worker:
 
     def claim_more(self) -> None:
         """Ask for records so that no slot idles, and not for more."""
-        if self._claiming or self.stopping or self.stop_claiming or self.dry or self.journal is None:
+        if self._claiming or self.stopping or self.dry or self.journal is None:
             return
         wish = self._wish()
         if wish is not None:
@@ -205,9 +207,8 @@ class Worker:
         """Take a claimed record into work."""
         self.held[attempt.claimed.id] = attempt
         self._again.discard(attempt.claimed.id)
-        if attempt.claimed.id not in self.tried and self.limit_left is not None:
-            self.limit_left -= 1
-        if self.limit_left is not None:
+        if self.limit_left is not None and attempt.claimed.id not in self.tried:
+            self.limit_left = max(self.limit_left - 1, 0)
             self.tried.add(attempt.claimed.id)
         if attempt.outputs and self._events.frequent:
             self._emit("record_resumed", attempt, step=attempt.step.name if attempt.step else None)

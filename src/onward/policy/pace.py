@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 MOST_AHEAD = 1000
+FACTOR = 8.0
 
 
 def claim_ahead(calls_per_second: float, commit_seconds: float) -> int:
@@ -13,4 +14,4 @@ def claim_ahead(calls_per_second: float, commit_seconds: float) -> int:
     Little's law with a factor of two. Slow calls hold next to nothing ready, and a crash then finds hardly a record
     started that was not being worked on.
     """
-    return min(MOST_AHEAD, math.ceil(2.0 * calls_per_second * commit_seconds))
+    return min(MOST_AHEAD, math.ceil(FACTOR * calls_per_second * commit_seconds))

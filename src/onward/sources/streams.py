@@ -98,9 +98,9 @@ class RawStream:
         self.skip_to(0)
         return data
 
-    def read(self, size: int = CHUNK) -> bytes:
+    def read(self, size: int | None = None) -> bytes:
         try:
-            return self._io.read(size) or b""
+            return self._io.read(size or CHUNK) or b""
         except OSError as error:
             raise cannot_read(self._file.name, error) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import apsw
@@ -54,6 +55,10 @@ class Change:
     def count(self, what: str, name: str, n: int) -> None:
         if n:
             self._moved[what, name] += n
+
+    def count_all(self, what: str, moved: Mapping[Any, int]) -> None:
+        for name, n in moved.items():
+            self.count(what, name, n)
 
     def move(self, before: State, after: State, n: int) -> None:
         """Count `n` records going from one state to another."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import orjson
@@ -99,18 +100,19 @@ def _write_reasons(change: Change, facts: Sequence[Fact]) -> None:
 
 
 def _count(change: Change, facts: Sequence[Fact], lineages: dict[object, int]) -> None:
-    for fact in facts:
-        if fact.checkpoint is not None and fact.done_step is not None:
-            change.count("step", fact.done_step, 1)
-        if fact.state is State.IN_PROGRESS:
-            continue
-        change.move(State.IN_PROGRESS, fact.state, 1)
-        if fact.state is State.SUCCEEDED:
-            change.count("lineage", str(_lineage(change, fact, lineages)), 1)
-            if fact.skipped is not None:
-                change.count("skipped", fact.skipped, 1)
-        elif fact.failure is not None and fact.state in (State.FAILED, State.QUARANTINED):
-            change.count("failure", cause(fact.failure.step, fact.failure.kind), 1)
+    change.count_all("step", Counter([fact.done_step for fact in facts if fact.checkpoint is not None]))
+    left = Counter([fact.state for fact in facts])
+    left.pop(State.IN_PROGRESS, None)
+    change.count("state", State.IN_PROGRESS, -left.total())
+    change.count_all("state", left)
+    if State.SUCCEEDED in left:
+        finished = [fact for fact in facts if fact.state is State.SUCCEEDED]
+        change.count_all("lineage", Counter([str(_lineage(change, fact, lineages)) for fact in finished]))
+        change.count_all("skipped", Counter([fact.skipped for fact in finished if fact.skipped is not None]))
+    if State.FAILED in left or State.QUARANTINED in left:
+        for fact in facts:
+            if fact.failure is not None and fact.state in (State.FAILED, State.QUARANTINED):
+                change.count("failure", cause(fact.failure.step, fact.failure.kind), 1)
 
 
 def _lineage(change: Change, fact: Fact, lineages: dict[object, int]) -> int:

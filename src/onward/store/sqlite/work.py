@@ -154,6 +154,8 @@ class SqliteWorkStore:
         return log.stat().st_size if log.exists() else 0
 
     def close(self) -> None:
+        for run in self._instances:
+            self._locks.drop(run)
         self._connection.close()
 
     @contextlib.contextmanager
