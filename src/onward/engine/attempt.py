@@ -159,9 +159,8 @@ class Attempt:
 
     def lineage(self) -> tuple[tuple[str, str], ...]:
         """The versions that made the outputs so far, in step order."""
-        return tuple(
-            (step.name, self.outputs[step.name].version) for step in self.plan.steps if step.name in self.outputs
-        )
+        outputs = self.outputs
+        return tuple([(step.name, outputs[step.name].version) for step in self.plan.steps if step.name in outputs])
 
     def _fact(
         self,

@@ -270,13 +270,14 @@ class Worker:
         step = attempt.step
         assert step is not None
         self.admission.release(step)
-        if isinstance(outcome, Returned | Raised | EndedEarly):
-            attempt.clear()
         if isinstance(outcome, Returned):
+            attempt.clear()
             self.submit(attempt.completed(outcome.text, self._starts_next(attempt)))
         elif isinstance(outcome, Raised):
+            attempt.clear()
             self._failed(attempt, outcome.failure)
         elif isinstance(outcome, EndedEarly):
+            attempt.clear()
             self.submit(attempt.done_early(outcome.reason))
         elif isinstance(outcome, Stale):
             self._stale(attempt, outcome)
@@ -291,8 +292,12 @@ class Worker:
     def _starts_next(self, attempt: Attempt) -> bool:
         """Whether the step after this one may start with the commit of this one's checkpoint."""
         assert attempt.step is not None
-        following = self.plan.steps[attempt.step.index + 1 :]
-        return not self.stopping and not (following and self.admission.limits(following[0]))
+        if self.stopping:
+            return False
+        if self.admission.start_with_claim:
+            return True
+        following = attempt.step.index + 1
+        return following < len(self.plan.steps) and not self.admission.limits(self.plan.steps[following])
 
     def _failed(self, attempt: Attempt, failure: Classified) -> None:
         assert attempt.step is not None
