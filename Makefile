@@ -1,0 +1,22 @@
+.PHONY: help example test quick torture bench format
+
+help:      ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1	/' | expand -t 12
+
+example:   ## install onward and run the companies example
+	python3 dev.py example
+
+test:      ## every check and test, as CI runs them
+	python3 dev.py test
+
+quick:     ## checks and unit tests alone
+	python3 dev.py test --only format lint types typing walls unit
+
+torture:   ## 5,000 random kills; leaves the ledger of seeds and outcomes
+	build/env-test/bin/python -m tests.torture.kill_campaign --kills 5000 --ledger tests/torture/ledger.jsonl
+
+bench:     ## the benchmark table
+	build/env-test/bin/python benchmarks/run.py
+
+format:    ## format and sort imports
+	build/env-test/bin/ruff format . && build/env-test/bin/ruff check --fix .
