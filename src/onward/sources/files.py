@@ -153,7 +153,8 @@ class FileSource:
         if found.digest != mark.digest or grown_line:
             changed = mark.line if grown_line else mark.line + 1
             raise Changed(f"{mark.name} changed {'at' if grown_line else 'before'} {self._format.unit} {changed:,}")
-        return replace(mark, stat=found.stat), bool(found.following) or not mark.ended
+        ended = mark.ended and not found.following
+        return replace(mark, stat=found.stat, ended=ended), not ended
 
     def _compare_fold(self, fold: Fold, files: list[File]) -> Fold:
         today = Fold()

@@ -53,7 +53,7 @@ def scalar(value: Any) -> Any:
     if isinstance(value, datetime.timedelta):
         return length_text(value // datetime.timedelta(microseconds=1), 6)
     if isinstance(value, decimal.Decimal):
-        return format(value, "f")
+        return format(value, "f") if value.is_finite() else value
     if isinstance(value, uuid.UUID):
         return str(value)
     if isinstance(value, bytes | bytearray | memoryview):

@@ -60,7 +60,7 @@ def open_stream(file: File, encoding: str = "utf-8") -> Stream:
         head = raw.head()
         stream: Stream = raw
         if file.path.suffix.lower() == ".gz":
-            if head and not head.startswith(b"\x1f\x8b"):
+            if not b"\x1f\x8b".startswith(head[:2]):
                 raise SourceError(f"{file.name} is not gzip data although its name ends in .gz; rename or compress it")
             stream = GzipStream(raw)
             head = _inflated(head)
