@@ -183,6 +183,19 @@ class StepVersion:
     version: str
 
 
+@dataclass(slots=True, frozen=True)
+class ResultGroup:
+    """Finished records that the same versions made: `count` of them, and `changed` more whose input has changed since.
+
+    `made_by`: versions by step, in step order. `skipped`: the step that ended them early.
+    """
+
+    made_by: Mapping[str, str]
+    skipped: str | None
+    count: int
+    changed: int
+
+
 @dataclass(slots=True)
 class Counts:
     """A consistent reading of an instance's counters."""

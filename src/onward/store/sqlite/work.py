@@ -13,11 +13,12 @@ from onward.errors import LeaseLost, SourceMoved
 from onward.model import Counts, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
+from onward.policy.versions import ResultVersions
 from onward.ports import Batch, Clock, DeadRun, FeedState, Outcome, RunBegun, RunStart
 from onward.store.sqlite import claims, connection, facts, feeding
 from onward.store.sqlite.change import Change
 from onward.store.sqlite.liveness import RunLocks
-from onward.store.sqlite.reading import ResultVersions, read_counts, read_result_versions
+from onward.store.sqlite.reading import read_counts, read_result_versions
 
 LEASE_SECONDS = 30.0
 

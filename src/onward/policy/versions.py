@@ -1,0 +1,68 @@
+"""Which finished results today's steps would make anew, and from which step on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from onward.model import ResultGroup
+
+
+@dataclass(slots=True)
+class ResultVersions:
+    """An instance's finished records by the versions that made them."""
+
+    groups: list[ResultGroup] = field(default_factory=list)
+
+    def stale(self, today: Mapping[str, str]) -> int:
+        """Finished records that today's steps or input would make anew. `today`: step versions in step order."""
+        return sum(
+            group.count + group.changed if is_stale(group.made_by, group.skipped, today) else group.changed
+            for group in self.groups
+        )
+
+    def older(self, today: Mapping[str, str]) -> dict[str, dict[str, int]]:
+        """For each of today's steps, how many results come from which other version."""
+        found: dict[str, Counter[str]] = {}
+        for group in self.groups:
+            number = group.count + group.changed
+            for step, version in group.made_by.items():
+                if today.get(step, version) != version and number:
+                    found.setdefault(step, Counter())[version] += number
+        return {step: dict(versions) for step, versions in found.items()}
+
+
+def first_stale(made_by: Mapping[str, str], skipped: str | None, today: Mapping[str, str]) -> str | None:
+    """The first of today's steps whose output differs from what it would make: another version, or none at all.
+
+    Steps behind the one that ended the record early (`skipped`) were never due.
+    """
+    for step, version in today.items():
+        if made_by.get(step) != version:
+            return step
+        if step == skipped:
+            return None
+    return None
+
+
+def is_stale(made_by: Mapping[str, str], skipped: str | None, today: Mapping[str, str]) -> bool:
+    return first_stale(made_by, skipped, today) is not None
+
+
+def rerun_from(
+    made_by: Mapping[str, str], skipped: str | None, today: Mapping[str, str], input_changed: bool, chosen: str | None
+) -> str:
+    """The step at which a new generation begins: the chosen one, else the first stale one, else the first.
+
+    An input that changed makes all anew, whatever was chosen: the outputs belong to the old one.
+    """
+    first = next(iter(today))
+    if input_changed:
+        return first
+    return chosen or first_stale(made_by, skipped, today) or first
+
+
+def before(step: str, steps: Sequence[str]) -> list[str]:
+    """The steps before `step`, whose outputs a new generation takes over."""
+    return list(steps[: steps.index(step)]) if step in steps else []
