@@ -1,0 +1,400 @@
+"""Random SIGKILLs: jobs of every shape are killed at random moments, run to their end and judged.
+
+    python tests/torture/kill_campaign.py --kills 300 --seed 1 [--ledger FILE]
+
+The same seed makes the same job and the same plan of kills; moments depend on the machine. The ledger has a line of
+JSON for each job: its shape, its kills and what was found (nothing, when all is well).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from judge import steplog
+from judge.judge import Limits, judge, judge_campaign
+from torture import looking
+from victims.campaign import Spec
+
+import onward.runner as runner
+from onward.errors import OnwardError
+from onward.job.loading import load_reference
+from onward.job.plan import JobReference
+
+VICTIM = Path(__file__).parents[1] / "victims" / "campaign.py"
+PATIENCE = 60.0
+MAY_WAIT = 1000
+"""How many records may wait for their commit, beyond the calls in progress."""
+
+
+@dataclass
+class Report:
+    """One job's story. `faults`: (process, moment) of each kill; `found`: what the judge has to say."""
+
+    seed: int
+    shape: dict[str, Any]
+    kills: int = 0
+    busy: float = 1.0
+    rework: int = 0
+    seconds: float = 0.0
+    exit_code: int | None = None
+    faults: list[tuple[int, float]] = field(default_factory=list)
+    found: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Blow:
+    """One kill: after so many more lines in the step log, and `delay` seconds later. `how`: kill, group or term."""
+
+    after: int
+    delay: float
+    how: str
+
+
+def make_spec(seed: int, folder: Path) -> tuple[Spec, list[Blow]]:
+    """The job and the kills of a seed."""
+    draw = random.Random(seed)
+    steps = draw.randint(1, 4)
+    how = tuple(draw.choices(("async", "sync"), (3, 2))[0] for _ in range(steps))
+    with_processes = draw.random() < 0.04
+    if with_processes:
+        how = (*how[:-1], "process")
+    longest = draw.choice((0.0, 1.0, 5.0, 20.0))
+    source = draw.choice(("jsonl", "jsonl", "csv", "iterable", "jsonl.gz"))
+    records = draw.randint(30, 80) if with_processes or longest > 5 else draw.randint(40, 240)
+    spec = Spec(
+        seed=seed,
+        records=records,
+        source=source,
+        how=how,
+        waits=tuple(longest * draw.random() for _ in range(steps)),
+        concurrency=draw.choice((1, 2, 4, 8, 16, 32, 64)),
+        input=str(folder / f"input.{source}"),
+        log=str(folder / "steps.log"),
+        acks=str(folder / "acks.log"),
+    )
+    count = draw.randint(2, 8)
+    share = records * steps * 2 / (count + 1)
+    blows = []
+    for _ in range(count):
+        after = 0 if draw.random() < 0.03 else draw.randint(1, max(1, int(share)))
+        delay = draw.random() * (0.03 if not after else 0.004)
+        blows.append(Blow(after, delay, draw.choices(("kill", "group", "term"), (8, 1, 1))[0]))
+    return spec, blows
+
+
+def write_input(spec: Spec) -> None:
+    rows = [{"id": key, "text": f"record {key}"} for key in spec.keys()]
+    if spec.source == "csv":
+        Path(spec.input).write_text("id,text\n" + "".join(f"{row['id']},{row['text']}\n" for row in rows))
+        return
+    text = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    if spec.source == "jsonl.gz":
+        text = gzip.compress(text)
+    if spec.source != "iterable":
+        Path(spec.input).write_bytes(text)
+
+
+def start(spec: Spec, folder: Path, store: Path) -> int:
+    """Fork a run of the job; its process."""
+    described = folder / "spec.json"
+    described.write_text(json.dumps(asdict(spec)))
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 99
+    try:
+        os.setsid()
+        os.environ["VICTIM_SPEC"], os.environ["VICTIM_RUN"] = str(described), str(os.getpid())
+        said = os.open(folder / "said.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.dup2(said, 1)
+        os.dup2(said, 2)
+        code = run_job(spec, store)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def run_job(spec: Spec, store: Path) -> int:
+    """Load the job as the command line does and run it in this process."""
+    from victims.campaign import note_acknowledged
+
+    job = load_reference(JobReference(VICTIM, None, "campaign"))
+    listeners = [(lambda event, fields: note_acknowledged(spec.acks, event, fields), True)]
+    try:
+        result = runner.run(job, job.bind(), runner.Options(store=str(store), listeners=listeners))
+    except OnwardError as error:
+        print(error)
+        return error.exit_code
+    print(result.reason)
+    return result.exit_code
+
+
+class Log:
+    """The step log, followed while it grows."""
+
+    def __init__(self, path: str):
+        self._path = path
+        self.lines = 0
+        self._at = 0
+
+    def look(self) -> int:
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(self._at)
+                new = file.read()
+        except FileNotFoundError:
+            return self.lines
+        self._at += len(new)
+        self.lines += new.count(b"\n")
+        return self.lines
+
+
+def strike(pid: int, blow: Blow, log: Log) -> tuple[float | None, int | None]:
+    """Wait for the moment and kill; the moment, or None and the exit code where the run had ended before it."""
+    before, until = log.look(), time.monotonic() + PATIENCE
+    while log.look() < before + blow.after:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return None, os.waitstatus_to_exitcode(status)
+        if time.monotonic() > until:
+            os.kill(pid, signal.SIGABRT)
+            break
+        time.sleep(0.0005)
+    time.sleep(blow.delay)
+    moment = steplog.now()
+    if blow.how == "term":
+        os.kill(pid, signal.SIGTERM)
+        time.sleep(blow.delay)
+    (os.killpg if blow.how == "group" else os.kill)(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    killed = code == -signal.SIGKILL or (blow.how == "term" and code == -signal.SIGTERM)  # not listening yet
+    return (moment, None) if killed else (None, code)
+
+
+def finish(pid: int) -> int | None:
+    """Wait for a run to end by itself; None where it hangs."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.002)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return None
+
+
+def read_acks(path: str) -> Iterator[tuple[Any, str, float]]:
+    if not Path(path).exists():
+        return
+    for line in Path(path).read_bytes().split(b"\n")[:-1]:
+        key, step, moment = json.loads(line)
+        yield key, step, moment
+
+
+def try_seed(seed: int, keep: Path | None = None) -> Report:
+    """Run, kill, resume and judge the job of a seed."""
+    began = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix=f"onward-kill-{seed}-"))
+    spec, blows = make_spec(seed, folder)
+    shape = {"records": spec.records, "source": spec.source, "how": spec.how, "concurrency": spec.concurrency}
+    report = Report(seed, shape)
+    write_input(spec)
+    store, log = folder / "store.db", Log(spec.log)
+    code: int | None = None
+    for blow in blows:
+        pid = start(spec, folder, store)
+        moment, code = strike(pid, blow, log)
+        if moment is None:
+            break
+        report.faults.append((pid, moment))
+    report.kills = len(report.faults)
+    last = report.faults[-1][1] if report.faults else steplog.now()
+    if code is None or code in (3, 143):
+        code = finish(start(spec, folder, store))
+    report.exit_code = code
+    finished = None if code is None else steplog.now()
+    report.found = weigh(spec, folder, store, report, last, finished)
+    report.seconds = round(time.monotonic() - began, 2)
+    if report.found and keep is not None:
+        shutil.copytree(folder, keep / str(seed), dirs_exist_ok=True)
+    shutil.rmtree(folder)
+    return report
+
+
+def weigh(spec: Spec, folder: Path, store: Path, report: Report, last: float, finished: float | None) -> list[str]:
+    """What the judge says, and what else must hold."""
+    entries, faults = steplog.read(spec.log), report.faults
+    report.busy = steplog.busy_share(entries, faults)
+    undisturbed = undisturbed_lines(spec, folder)
+    if report.exit_code not in (0, 1):
+        said = (folder / "said.log").read_text()[-2000:]
+        return [f"the last run ended with {report.exit_code}: {said}"]
+    planned = planned_starts(spec, runs=len(faults) + 1)
+    starts = [(entry.key, entry.step) for entry in entries if entry.what == "start"]
+    known = {(steplog.key_text(key), step): number for (key, step), number in planned.items()}
+    report.rework = len(starts) - sum(min(starts.count(pair), known.get(pair, 1)) for pair in set(starts))
+    limits = Limits(
+        in_flight=spec.concurrency + MAY_WAIT,
+        seconds=PATIENCE,
+        finished=finished,
+        last_fault=last,
+        deaths=len(faults),
+        attempts=planned,
+        steps=spec.steps,
+    )
+    found = judge(
+        spec.keys(),
+        entries,
+        looking.export_lines(store),
+        undisturbed,
+        looking.status(store),
+        report.exit_code,
+        read_acks(spec.acks),
+        limits,
+    )
+    return [*found, *looking.contradictions(store), *wrongly_ended(spec, store), *unclean(folder)]
+
+
+def planned_starts(spec: Spec, runs: int) -> dict[tuple[Any, str], int]:
+    """Starts that the job itself asks for: flaky steps are tried again, buggy ones in every run."""
+    planned = {}
+    for key in spec.keys():
+        for step in spec.steps:
+            fate = spec.fate(key, step)
+            if fate == "flaky":
+                planned[key, step] = spec.failures(key, step) + 1
+            elif fate == "bug":
+                planned[key, step] = runs
+    return planned
+
+
+def wrongly_ended(spec: Spec, store: Path) -> list[str]:
+    """Records that did not end as their steps made them end: above all the innocents in quarantine."""
+    fates = {json.dumps(key, ensure_ascii=False): spec.end(key) for key in spec.keys()}
+    found = []
+    for key in looking.keys_in(store, "quarantined"):
+        if fates[key] not in ("rejected", "bug"):
+            found.append(f"{key} is quarantined and innocent ({fates[key]})")
+    for key in looking.keys_in(store, "failed"):
+        if fates[key] != "bug":
+            found.append(f"{key} failed though its fate is {fates[key]}")
+    good = {key for key, fate in fates.items() if fate in ("fine", "done")}
+    if missing := good - looking.keys_in(store, "succeeded"):
+        found.append(f"{len(missing)} records did not succeed: {sorted(missing)[:5]}")
+    return found
+
+
+def unclean(folder: Path) -> list[str]:
+    said = (folder / "said.log").read_text(errors="replace")
+    return [f"a run said: {said[-2000:]}"] if "Traceback" in said or "Error" in said else []
+
+
+def undisturbed_lines(spec: Spec, folder: Path) -> list[bytes]:
+    """What the same job exports when nothing disturbs it."""
+    alone = folder / "undisturbed"
+    alone.mkdir()
+    quick = Spec(
+        **{
+            **asdict(spec),
+            "waits": (0.0,) * len(spec.how),
+            "how": tuple("async" if how == "process" else how for how in spec.how),
+            "log": str(alone / "steps.log"),
+            "acks": str(alone / "acks.log"),
+        }
+    )
+    code = finish(start(quick, alone, alone / "store.db"))
+    if code not in (0, 1):
+        raise AssertionError(f"seed {spec.seed}: the undisturbed run ended with {code}")
+    return looking.export_lines(alone / "store.db")
+
+
+def campaign(kills: int, seed: int, workers: int, keep: Path | None, ledger: TextIO | None) -> list[Report]:
+    """Jobs from `seed` on until so many kills have struck."""
+    reports: list[Report] = []
+    with ProcessPoolExecutor(workers) as pool:
+        waiting: set[Future[Report]] = set()
+        while sum(report.kills for report in reports) < kills:
+            while len(waiting) < workers:
+                waiting.add(pool.submit(try_seed, seed, keep))
+                seed += 1
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            reports += [note(future.result(), ledger) for future in done]
+        reports += [note(future.result(), ledger) for future in waiting]
+    return reports
+
+
+def note(report: Report, ledger: TextIO | None) -> Report:
+    if ledger is not None:
+        line = asdict(report)
+        del line["faults"]
+        ledger.write(json.dumps(line, ensure_ascii=False) + "\n")
+        ledger.flush()
+    return report
+
+
+def verdict(reports: list[Report]) -> list[str]:
+    """Everything found, and whether the campaign as a whole is worth anything."""
+    found = [f"seed {report.seed}: {what}" for report in reports for what in report.found]
+    kills = sum(report.kills for report in reports)
+    busy = sum(report.busy * report.kills for report in reports) / max(kills, 1)
+    return found + judge_campaign(busy, {})
+
+
+def summary(reports: list[Report], seconds: float) -> str:
+    kills = sum(report.kills for report in reports)
+    busy = sum(report.busy * report.kills for report in reports) / max(kills, 1)
+    rework = sum(report.rework for report in reports)
+    return (
+        f"{len(reports)} jobs, {kills} kills ({busy:.1%} struck a busy run), {rework} steps made anew, "
+        f"{sum(bool(report.found) for report in reports)} jobs with findings, {seconds:.0f} s"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 2)
+    parser.add_argument("--ledger", type=Path)
+    parser.add_argument("--keep", type=Path, help="where folders of jobs with findings are kept")
+    parser.add_argument("--only", type=int, help="this one seed")
+    options = parser.parse_args()
+    began = time.monotonic()
+    if options.only is not None:
+        reports = [try_seed(options.only, options.keep)]
+    else:
+        ledger = options.ledger.open("a") if options.ledger else None
+        reports = campaign(options.kills, options.seed, options.workers, options.keep, ledger)
+    print(summary(reports, time.monotonic() - began))
+    found = verdict(reports) if options.only is None else reports[0].found
+    for what in found:
+        print(what)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Jobs that tests kill, stop, freeze and starve."""
