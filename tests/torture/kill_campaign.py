@@ -27,15 +27,14 @@ from typing import Any, TextIO
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import onward.runner as runner
 from judge import steplog
 from judge.judge import Limits, judge, judge_campaign
-from torture import looking
-from victims.campaign import Spec
-
-import onward.runner as runner
 from onward.errors import OnwardError
 from onward.job.loading import load_reference
 from onward.job.plan import JobReference
+from torture import looking
+from victims.campaign import Spec
 
 VICTIM = Path(__file__).parents[1] / "victims" / "campaign.py"
 PATIENCE = 60.0
@@ -100,7 +99,7 @@ def make_spec(seed: int, folder: Path) -> tuple[Spec, list[Blow]]:
 
 
 def write_input(spec: Spec) -> None:
-    rows = [{"id": key, "text": f"record {key}"} for key in spec.keys()]
+    rows = [{"id": key, "text": f"record {key}"} for key in spec.all_keys()]
     if spec.source == "csv":
         Path(spec.input).write_text("id,text\n" + "".join(f"{row['id']},{row['text']}\n" for row in rows))
         return
@@ -155,13 +154,13 @@ class Log:
     """The step log, followed while it grows."""
 
     def __init__(self, path: str):
-        self._path = path
+        self._path = Path(path)
         self.lines = 0
         self._at = 0
 
     def look(self) -> int:
         try:
-            with open(self._path, "rb") as file:
+            with self._path.open("rb") as file:
                 file.seek(self._at)
                 new = file.read()
         except FileNotFoundError:
@@ -267,7 +266,7 @@ def weigh(spec: Spec, folder: Path, store: Path, report: Report, last: float, fi
         steps=spec.steps,
     )
     found = judge(
-        spec.keys(),
+        spec.all_keys(),
         entries,
         looking.export_lines(store),
         undisturbed,
@@ -282,7 +281,7 @@ def weigh(spec: Spec, folder: Path, store: Path, report: Report, last: float, fi
 def planned_starts(spec: Spec, runs: int) -> dict[tuple[Any, str], int]:
     """Starts that the job itself asks for: flaky steps are tried again, buggy ones in every run."""
     planned = {}
-    for key in spec.keys():
+    for key in spec.all_keys():
         for step in spec.steps:
             fate = spec.fate(key, step)
             if fate == "flaky":
@@ -294,7 +293,7 @@ def planned_starts(spec: Spec, runs: int) -> dict[tuple[Any, str], int]:
 
 def wrongly_ended(spec: Spec, store: Path) -> list[str]:
     """Records that did not end as their steps made them end: above all the innocents in quarantine."""
-    fates = {json.dumps(key, ensure_ascii=False): spec.end(key) for key in spec.keys()}
+    fates = {json.dumps(key, ensure_ascii=False): spec.end(key) for key in spec.all_keys()}
     found = []
     for key in looking.keys_in(store, "quarantined"):
         if fates[key] not in ("rejected", "bug"):

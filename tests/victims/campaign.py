@@ -40,7 +40,7 @@ class Spec:
     def steps(self) -> tuple[str, ...]:
         return STEPS[: len(self.how)]
 
-    def keys(self) -> list[Any]:
+    def all_keys(self) -> list[Any]:
         """The records' keys, in source order."""
         if self.source == "csv":
             return [f"k{number}" for number in range(self.records)]
@@ -88,7 +88,7 @@ def note_acknowledged(path: str, event: str, fields: Any) -> None:
 
 
 def _rows(spec: Spec) -> Iterator[dict[str, Any]]:
-    for key in spec.keys():
+    for key in spec.all_keys():
         yield {"id": key, "text": f"record {key}"}
 
 
