@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.plan import Plan
 from onward.model import Counts, RunResult, State, StepVersion
-from onward.policy.endings import ONWARD_FAULT, Ending, Remains, exit_code
+from onward.policy.endings import OK, ONWARD_FAULT, SOME_FAILED, Ending, NextAct, Remains, exit_code
+from onward.policy.versions import ResultVersions
 from onward.ports import RunBegun, RunStart
 from onward.store.sqlite.connection import path_of
 from onward.store.sqlite.work import LEASE_SECONDS, SqliteWorkStore
@@ -42,7 +43,11 @@ SWITCH_INTERVAL = 0.0005
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a job is run. Times in seconds; `listeners`: (listener, whether it wants every record's events)."""
+    """How a job is run. Times in seconds.
+
+    `listeners`: (listener, whether it wants every record's events); they are called from several threads.
+    `before_exit` is called before a second signal ends the process.
+    """
 
     store: str | None = None
     concurrency: int | None = None
@@ -54,12 +59,13 @@ class Options:
     listeners: list[tuple[Listener, bool]] = field(default_factory=list)
     announce: Callable[[Announcement], None] | None = None
     handle_signals: bool = True
+    before_exit: Callable[[], None] | None = None
     switch_interval: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What a run says before it works."""
+    """What a run says before it works. `versions`: today's, in step order; `results`: those of what is finished."""
 
     job: str
     instance: str
@@ -67,8 +73,7 @@ class Announcement:
     new_store: bool
     begun: RunBegun
     counts: Counts
-    stale: int
-    kept: dict[str, dict[str, int]]
+    results: ResultVersions
     versions: dict[str, str]
 
 
@@ -80,6 +85,12 @@ def store_url(job: Job | None, given: str | None) -> str:
     folder = job.folder if own_file and job is not None else Path.cwd()
     assert folder is not None
     return str(folder / ".onward" / "onward.db")
+
+
+def shown_place(url: str) -> str:
+    """The store's address as people are shown it."""
+    path = path_of(url)
+    return str(path.absolute()) if path else "sqlite:// (in memory)"
 
 
 def open_work(url: str, create: bool, store_inputs: bool) -> SqliteWorkStore:
@@ -143,7 +154,7 @@ class _Session:
         self._began = time.time()
         self._counts = store.counts(begun.instance)
         concurrency = options.concurrency or plan.concurrency
-        common = {"job": job.name, "instance": binding.instance, "run": begun.run}
+        common = {"job": job.name, "instance": binding.instance, "run": str(begun.run)}
         self._events = Events(common, options.listeners)
         self._tally = Tally(self._counts, self._began)
         self._resources = Resources(plan, binding.params)
@@ -181,17 +192,17 @@ class _Session:
         )
         self._journal.start()
         self._feed.start()
-        try:
-            with self._signals():
+        with self._signals():
+            try:
                 ending = await self._governed()
-        except BaseException as error:
+            except BaseException as error:
+                await self._close()
+                with contextlib.suppress(OnwardError):
+                    self._store.end_run(self._begun.run, ONWARD_FAULT, type(error).__name__)
+                self._store.close()
+                raise
             await self._close()
-            with contextlib.suppress(OnwardError):
-                self._store.end_run(self._begun.run, ONWARD_FAULT, type(error).__name__)
-            self._store.close()
-            raise
-        await self._close()
-        return self._result(ending)
+            return self._result(ending)
 
     async def _governed(self) -> Ending | None:
         try:
@@ -200,7 +211,7 @@ class _Session:
             await self._cancelled()
             raise
         except OnwardError as error:
-            return Ending(error.exit_code, str(error))
+            return Ending(error.exit_code, "the run cannot go on", str(error))
 
     async def _cancelled(self) -> None:
         """The caller's task was cancelled: stop as at a signal, without grace."""
@@ -224,9 +235,15 @@ class _Session:
         with contextlib.suppress(OnwardError):
             counts = self._store.counts(self._begun.instance)
         code = exit_code(self._remains(counts), ending)
-        reason = ending.reason if ending is not None else _reason(code)
+        held = counts.held.get("stale", 0)
+        if ending is None:
+            more = code == OK and counts.of(State.PENDING) + counts.of(State.IN_PROGRESS) > 0
+            reason = "as many as the limit allows are done" if more else _reason(code)
+            ending = Ending(code, reason, next_act=_next_act(code, held))
+        elif code > ending.exit_code:
+            ending = replace(ending, next_act=_next_act(code, held))
         try:
-            self._store.end_run(self._begun.run, code, reason)
+            self._store.end_run(self._begun.run, code, ending.text)
             counts = self._store.counts(self._begun.instance)
             self._store.tidy()
         except OnwardError:
@@ -235,9 +252,18 @@ class _Session:
         seconds = time.time() - self._began
         plain = {str(state): n for state, n in counts.states.items()}
         self._events.emit(
-            "run_finished", exit_code=code, reason=reason, counts=plain, seconds=round(seconds, 3), recorded=not lost
+            "run_finished",
+            exit_code=code,
+            reason=ending.reason,
+            counts=plain,
+            total=counts.total,
+            vanished=counts.vanished,
+            held=counts.held,
+            seconds=round(seconds, 3),
+            recorded=not lost,
+            next_act=ending.next_act,
         )
-        return RunResult(code, reason, str(self._begun.run), plain, counts.total, seconds)
+        return RunResult(code, ending.text, str(self._begun.run), plain, counts.total, seconds)
 
     def _remains(self, counts: Counts) -> Remains:
         failed = counts.of(State.FAILED) + counts.of(State.QUARANTINED) + counts.of(State.UNCONFIRMED)
@@ -254,14 +280,13 @@ class _Session:
     def _announce(self) -> None:
         results = self._store.results_by_version(self._begun.instance)
         versions = {step.name: step.version for step in self._plan.steps}
-        stale, kept = results.stale(versions), results.older(versions)
         counts = self._counts
         self._events.emit(
             "run_started",
             done=counts.of(State.SUCCEEDED),
             to_go=counts.of(State.PENDING) + counts.of(State.IN_PROGRESS),
             reset=self._begun.reset_failed + sum(dead.put_back for dead in self._begun.dead_runs),
-            stale=stale,
+            stale=results.stale(versions),
         )
         for dead in self._begun.dead_runs:
             reason = "was told to stop" if dead.told_to_stop else "died"
@@ -275,12 +300,11 @@ class _Session:
                 Announcement(
                     self._job.name,
                     self._binding.instance,
-                    self._url,
+                    shown_place(self._url),
                     self._store.new,
                     self._begun,
                     counts,
-                    stale,
-                    kept,
+                    results,
                     versions,
                 )
             )
@@ -312,16 +336,19 @@ class _Session:
             started=self._began,
             now=now,
             rate=tally.rate(now),
-            eta=tally.eta(now),
+            eta=tally.eta(now, self._options.bounds.limit),
             calls=self._worker.slots.calls,
-            retrying=dict(tally.retrying),
+            retrying=tally.retrying(now),
             ended_here=tally.ended,
             longest=longest_call(self._worker),
+            held=tally.counts.held,
+            target=self._options.bounds.limit,
         )
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
         """First signal: stop in good order. Second: end at once, as a crash that was announced."""
+        before_exit = self._options.before_exit
         if not self._options.handle_signals or threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -329,6 +356,8 @@ class _Session:
 
         def hear(number: int, frame: object) -> None:
             if seen:
+                if before_exit is not None:
+                    before_exit()
                 os._exit(128 + number)
             seen.append(number)
             self._loop.call_soon_threadsafe(self._stop_by_signal, number)
@@ -354,6 +383,12 @@ def _reason(code: int) -> str:
     return {0: "all done", 1: "finished, but some records need a look", 4: "records wait for a person"}.get(
         code, "unfinished records are left"
     )
+
+
+def _next_act(code: int, held: int) -> NextAct:
+    if held:
+        return "rerun"
+    return "failures" if code == SOME_FAILED else "run"
 
 
 def _assignment(job: Job, binding: Binding, plan: Plan, run: int) -> Assignment | None:

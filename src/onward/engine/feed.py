@@ -123,6 +123,7 @@ class Feed:
         if self.state == "reading":
             complete = self._journal.ask(_feed_is_complete(self._run)).result()
             self.state = "done" if complete else "stopped"
+        self._tell_report()
 
     def _feed(self, block: FeedBlock) -> bool:
         """Hand a block over; False where reading has to end."""
@@ -220,6 +221,22 @@ class Feed:
         if self._events.frequent:
             for key in outcome.done_again:
                 self._events.emit("record_skipped", key=key, reason="done already")
+
+    def _tell_report(self) -> None:
+        report = self.report
+        self._events.emit(
+            "source_read",
+            source=self._source.title,
+            complete=self.state == "done",
+            new=report.added,
+            changed=report.changed_unfinished,
+            changed_finished=report.changed_finished,
+            vanished=report.vanished,
+            returned=report.returned,
+            misfits=report.misfits,
+            done_again=report.done_again,
+            bad=report.bad_count,
+        )
 
     def _keep_back(self) -> None:
         """A source with a bound is never read further ahead of the work than that."""

@@ -166,21 +166,22 @@ class Governor:
         error = self._feed.error
         nothing_yet = self._worker.tally.counts.total == 0 and not self._worker.held
         code = getattr(error, "exit_code", 70) if nothing_yet else NEEDS_A_PERSON
-        self.stop(Ending(code, f"the source cannot be read: {error}"))
+        self.stop(Ending(code, "the source cannot be read", str(error)))
 
     def feed_ending(self) -> Ending | None:
         """What an input that was not read to its end means for the exit code, once the work is done."""
         bad = self._feed.bad_line
         if bad is not None:
             nothing = self._worker.tally.counts.total == 0
-            return Ending(NOT_STARTED if nothing else NEEDS_A_PERSON, f"{bad.where}: {bad.reason}")
+            return Ending(NOT_STARTED if nothing else NEEDS_A_PERSON, f"a bad line at {bad.where}", bad.reason)
         if self._feed.state == "stopped" and not self._worker.tally.counts.source_complete:
             return Ending(NEEDS_A_PERSON, "the input was not read to its end")
         return None
 
     def _fatal(self, attempt: Attempt, failure: Classified) -> None:
         step = attempt.step.name if attempt.step else "?"
-        self.stop(Ending(NEEDS_A_PERSON, f"fatal at step {step}: {failure.error_type}: {failure.message}"))
+        reason = f"nothing can go on after what step {step} raised"
+        self.stop(Ending(NEEDS_A_PERSON, reason, f"{failure.error_type}: {failure.message}"))
 
     def _left(self, attempt: Attempt, fact: Fact) -> None:
         """A record has left this run: the rules that count failures look at it."""
@@ -190,9 +191,8 @@ class Governor:
         if too_many_failures(
             bounds.max_failures, bounds.max_failures_percent, len(worker.left_failed), worker.tally.ended
         ):
-            self.stop(
-                Ending(NEEDS_A_PERSON, f"{len(worker.left_failed)} records failed, more than --max-failures allows")
-            )
+            reason = f"{len(worker.left_failed)} records failed, more than max-failures allows"
+            self.stop(Ending(NEEDS_A_PERSON, reason, next_act="failures"))
             return
         counts = worker.tally.counts
         causes = {cause: n for cause, n in counts.failures.items() if cause[0] is not None}
@@ -202,12 +202,8 @@ class Governor:
             step, kind = common
             last = fact.failure.message if fact.failure else ""
             self.reset_first = True
-            self.stop(
-                Ending(
-                    NEEDS_A_PERSON,
-                    f"the first {sum(causes.values())} records all failed at step {step} ({kind}): {last}",
-                )
-            )
+            reason = f"the first {sum(causes.values())} records all failed at step {step} ({kind})"
+            self.stop(Ending(NEEDS_A_PERSON, reason, last))
 
     reset_first = False
 

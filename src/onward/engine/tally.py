@@ -9,11 +9,17 @@ from dataclasses import dataclass, field
 from onward.model import Counts, Fact, State
 
 AVERAGING_SECONDS = 20.0
+MOST_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A moment of a run, for a display. `eta` in seconds, None while it cannot be told; `rate` in records a second."""
+    """A moment of a run, for a display. `eta` in seconds, None while it cannot be told; `rate` in records a second.
+
+    `retrying`: records that wait for another try, by "step: type of error"; `held`: records that wait for something
+    else, by what it is; `longest`: key, step and age in seconds of the oldest call; `target`: how many records
+    `--limit` allows.
+    """
 
     job: str
     instance: str
@@ -28,7 +34,8 @@ class Progress:
     retrying: Mapping[str, int]
     ended_here: int
     longest: tuple[str, str, float] | None
-    messages: list[str] = field(default_factory=list)
+    held: Mapping[str, int] = field(default_factory=dict)
+    target: int | None = None
 
 
 class Tally:
@@ -43,8 +50,8 @@ class Tally:
         self.ended = 0
         self.left_failed = 0
         self.calls_done = 0
-        self.retrying: Counter[str] = Counter()
-        self._marks: list[tuple[float, int]] = [(now, 0)]
+        self._waits: dict[int, tuple[str, float]] = {}
+        self._marks: list[tuple[float, int, int]] = [(now, 0, _ended(counts))]
 
     def add(self, fact: Fact) -> None:
         """A committed fact."""
@@ -63,7 +70,9 @@ class Tally:
                 self.left_failed += 1
                 self.fail(fact)
         elif fact.failure is not None:
-            self.retrying[f"{fact.failure.step}: {fact.failure.error_type}"] += 1
+            self._waits[fact.record] = f"{fact.failure.step}: {fact.failure.error_type}", fact.not_before
+            if len(self._waits) > MOST_REMEMBERED:
+                del self._waits[next(iter(self._waits))]
 
     def fail(self, fact: Fact) -> None:
         if fact.failure is not None:
@@ -81,20 +90,38 @@ class Tally:
     def refresh(self, counts: Counts) -> None:
         self.counts = counts
 
+    def retrying(self, now: float) -> Counter[str]:
+        """Records whose back-off is not over yet, by step and type of error."""
+        for record in [record for record, (_, not_before) in self._waits.items() if not_before <= now]:
+            del self._waits[record]
+        return Counter(cause for cause, _ in self._waits.values())
+
     def mark(self, now: float) -> None:
         """Remember a moment for the rate."""
-        self._marks.append((now, self.ended))
+        self._marks.append((now, self.ended, _ended(self.counts)))
         while len(self._marks) > 2 and self._marks[0][0] < now - AVERAGING_SECONDS:
             self._marks.pop(0)
 
     def rate(self, now: float) -> float:
-        """Records ended a second, over the last seconds."""
-        then, ended = self._marks[0]
+        """Records that this run ended a second, over the last seconds."""
+        then, ended, _ = self._marks[0]
         return (self.ended - ended) / (now - then) if now > then else 0.0
 
-    def eta(self, now: float) -> float | None:
-        left = self.counts.of(State.PENDING) + self.counts.of(State.IN_PROGRESS)
-        rate = self.rate(now)
-        if not self.counts.source_complete or rate <= 0:
+    def eta(self, now: float, target: int | None = None) -> float | None:
+        """Seconds until all is done, at the rate of all runs of the instance together.
+
+        `target`: this run is to take up so many records and no more.
+        """
+        if target is not None:
+            rate, left = self.rate(now), target - self.ended
+        elif self.counts.source_complete:
+            then, _, ended = self._marks[0]
+            rate = (_ended(self.counts) - ended) / (now - then) if now > then else 0.0
+            left = self.counts.of(State.PENDING) + self.counts.of(State.IN_PROGRESS)
+        else:
             return None
-        return left / rate
+        return max(left, 0) / rate if rate > 0 else None
+
+
+def _ended(counts: Counts) -> int:
+    return sum(n for state, n in counts.states.items() if state not in (State.PENDING, State.IN_PROGRESS))

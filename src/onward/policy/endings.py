@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
+
+NextAct = Literal["run", "failures", "rerun"]
 
 FIRST_ENDED = 50
 
@@ -12,10 +15,19 @@ OK, SOME_FAILED, NOT_STARTED, STOPPED_EARLY, NEEDS_A_PERSON, ONWARD_FAULT = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Why a run ends before its work is done."""
+    """Why a run ends before its work is done.
+
+    `detail` may quote data, so that it is shown to people but never logged. `next_act` is what a person does then.
+    """
 
     exit_code: int
     reason: str
+    detail: str = ""
+    next_act: NextAct = "run"
+
+    @property
+    def text(self) -> str:
+        return f"{self.reason}: {self.detail}" if self.detail else self.reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,27 @@ class ResultVersions:
                     found.setdefault(step, Counter())[version] += number
         return {step: dict(versions) for step, versions in found.items()}
 
+    def lacking(self, today: Mapping[str, str]) -> dict[str, int]:
+        """For each of today's steps, how many results were made without it."""
+        found: Counter[str] = Counter()
+        for group in self.groups:
+            steps = list(today)
+            due = before(group.skipped, steps) if group.skipped in today and group.skipped else steps
+            found.update({step: group.count + group.changed for step in due if step not in group.made_by})
+        return dict(found)
+
+    def removed(self, today: Mapping[str, str]) -> dict[str, int]:
+        """For each step that is no longer one, how many results it took part in."""
+        found: Counter[str] = Counter()
+        for group in self.groups:
+            found.update({step: group.count + group.changed for step in group.made_by if step not in today})
+        return dict(found)
+
+    @property
+    def changed(self) -> int:
+        """Results whose record has another input now."""
+        return sum(group.changed for group in self.groups)
+
 
 def first_stale(made_by: Mapping[str, str], skipped: str | None, today: Mapping[str, str]) -> str | None:
     """The first of today's steps whose output differs from what it would make: another version, or none at all.
