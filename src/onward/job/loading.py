@@ -113,6 +113,8 @@ def _module_name(file: Path) -> str:
 
 
 def _import(name: str) -> tuple[ModuleType, list[Job]]:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise UsageError(f"{name!r} names no job; give {_FORMS}")
     with registry.noticing() as noticed:
         try:
             return importlib.import_module(name), noticed
@@ -121,11 +123,6 @@ def _import(name: str) -> tuple[ModuleType, list[Job]]:
         except ModuleNotFoundError as error:
             if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
                 raise UsageError(f"there is no file and no module {name}; give {_FORMS}") from error
-            _explain(error, name)
-            raise
-        except (ValueError, TypeError) as error:
-            if not name.replace(".", "_").isidentifier():
-                raise UsageError(f"{name!r} names no job; give {_FORMS}") from error
             _explain(error, name)
             raise
         except BaseException as error:

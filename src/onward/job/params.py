@@ -44,7 +44,10 @@ class ParamsType:
 
     @cached_property
     def _shape(self) -> ModelShape:
-        return ModelShape(self.type, self._declared_among)
+        try:
+            return ModelShape(self.type, self._declared_among)
+        except NameError as error:
+            raise DeclarationError(f"params: {self.type.__name__} uses {error.name}, which is not defined") from error
 
     @property
     def choices(self) -> str:

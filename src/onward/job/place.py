@@ -23,7 +23,10 @@ class Place(NamedTuple):
 
     @property
     def module(self) -> str:
-        return str(self.globals.get("__name__", ""))
+        """The module's name, also where it is run by `python -m`."""
+        name = str(self.globals.get("__name__", ""))
+        spec = self.globals.get("__spec__")
+        return str(spec.name) if name == "__main__" and spec is not None else name
 
     @property
     def path(self) -> Path | None:

@@ -54,6 +54,8 @@ def _part(node: ast.AST, name: str, plain: frozenset[str]) -> Any:
         return None
     if isinstance(node, ast.Constant) and name == "value":
         return _Literal(value)
+    if isinstance(node, ast.JoinedStr):  # some Pythons put empty texts between the parts
+        return [part for part in value if not (isinstance(part, ast.Constant) and part.value == "")]
     if isinstance(node, _DEFINITIONS):
         if name == "body":
             return _without_docstring(value)
