@@ -157,10 +157,11 @@ class Batch:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a batch brought, in the order of what was asked. `lost` are records whose fence no longer held: their
-    facts changed nothing. `next_due`: when the next back-off of the instance ends (UTC seconds), told with claims."""
+    """What a batch brought, in the order of what was asked. `lost`: (record, fence) of the facts whose fence no longer
+    held; they changed nothing. `next_due`: when the next back-off of the instance ends (UTC seconds), told with claims.
+    """
 
-    lost: set[int] = field(default_factory=set)
+    lost: set[tuple[int, int]] = field(default_factory=set)
     claimed: list[list[Claimed]] = field(default_factory=list)
     fed: list[FeedOutcome] = field(default_factory=list)
     next_due: float | None = None

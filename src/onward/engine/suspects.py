@@ -93,8 +93,9 @@ class Inquest:
     async def _one_by_one(self, attempts: list[Attempt]) -> None:
         """A job in a notebook cannot be loaded by a child: its suspects run here, one at a time."""
         for attempt in attempts:
+            hold = attempt.claimed.id, attempt.claimed.fence
             self._worker.adopt(attempt)
-            while attempt.claimed.id in self._worker.held and self._worker.error is None:
+            while hold in self._worker.held and self._worker.error is None:
                 await asyncio.sleep(0.02)
 
     def _form(self, attempts: list[Attempt]) -> None:

@@ -33,6 +33,8 @@ LINGER = 0.003
 class Worker:
     """Holds claimed records, makes their calls and hands facts to the journal.
 
+    `held` is by record and fence: a record whose input changed may be claimed again while its old call goes on.
+
     It lives on the event loop and never touches the store: commits arrive through `committed`, which the journal
     calls in its own thread. `on_fatal` hears of failures that stop the run, `on_died` of a call's process dying.
     """
@@ -47,7 +49,7 @@ class Worker:
         events: Events,
         draw: Callable[[], float] = random.random,
     ):
-        self.held: dict[int, Attempt] = {}
+        self.held: dict[tuple[int, int], Attempt] = {}
         self.stopping = False
         self.changed = asyncio.Event()
         self.next_due: float | None = None
@@ -105,8 +107,9 @@ class Worker:
             facts, outcome, _ = self._commits.popleft()
             self._waiting -= len(facts)
             for fact in facts:
-                attempt = self.held[fact.record]
-                if fact.record in outcome.lost:
+                hold = fact.record, fact.fence
+                attempt = self.held[hold]
+                if hold in outcome.lost:
                     self._lost(attempt, fact)
                 else:
                     self._settled(attempt, fact)
@@ -135,7 +138,7 @@ class Worker:
             self.admission.add(attempt)
 
     def _leave(self, attempt: Attempt, fact: Fact) -> None:
-        del self.held[fact.record]
+        del self.held[fact.record, fact.fence]
         if fact.state in (State.FAILED, State.QUARANTINED):
             self.left_failed.add(fact.record)
         if fact.state is State.PENDING and fact.hold is None:
@@ -147,7 +150,7 @@ class Worker:
 
     def _lost(self, attempt: Attempt, fact: Fact) -> None:
         """The record is no longer ours: its input changed, a person decided, or another run took over."""
-        del self.held[fact.record]
+        del self.held[fact.record, fact.fence]
         self.tally.counts.states[State.IN_PROGRESS] -= 1
         if fact.state is State.IN_PROGRESS and fact.started and attempt.step is not None:
             self.admission.release(attempt.step)
@@ -205,7 +208,7 @@ class Worker:
 
     def adopt(self, attempt: Attempt) -> None:
         """Take a claimed record into work."""
-        self.held[attempt.claimed.id] = attempt
+        self.held[attempt.claimed.id, attempt.claimed.fence] = attempt
         self._again.discard(attempt.claimed.id)
         if self.limit_left is not None and attempt.claimed.id not in self.tried:
             self.limit_left = max(self.limit_left - 1, 0)

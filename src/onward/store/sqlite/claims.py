@@ -18,8 +18,9 @@ def claim(change: Change, wish: ClaimWish) -> list[Claimed]:
         "hold": SUSPECT if wish.suspects else None,
         "only": None if wish.only is None else "[" + ",".join(map(str, wish.only)) + "]",
     }
-    chosen = _within_bytes(change.array("pick_due", **among, limit=wish.limit), wish.max_bytes)
-    if len(chosen) < wish.limit:
+    due = change.array("pick_due", **among, limit=wish.limit)
+    chosen = _within_bytes(due, wish.max_bytes)
+    if len(chosen) == len(due) < wish.limit:
         fresh = change.array("pick_fresh", **among, limit=wish.limit - len(chosen))
         chosen = _within_bytes([*chosen, *fresh], wish.max_bytes)
     if not chosen:

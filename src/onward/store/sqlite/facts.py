@@ -16,19 +16,21 @@ class _FenceGone(Exception):
     """Some record of the batch is no longer held."""
 
 
-def apply(change: Change, facts: Sequence[Fact], lineages: dict[object, int]) -> set[int]:
-    """Apply all facts whose fence holds; the records of the others, which changed nothing."""
+def apply(change: Change, facts: Sequence[Fact], lineages: dict[object, int]) -> set[tuple[int, int]]:
+    """Apply all facts whose fence holds; (record, fence) of the others, which changed nothing."""
     change.connection.execute("SAVEPOINT facts")
     try:
         _write(change, facts, lineages)
-        lost: set[int] = set()
+        lost: set[tuple[int, int]] = set()
     except _FenceGone:
         change.connection.execute("ROLLBACK TO facts")
-        held = set(change.array("holders", [[fact.record, fact.fence] for fact in facts]))
-        lost = {fact.record for fact in facts if fact.record not in held}
-        _write(change, [fact for fact in facts if fact.record in held], lineages)
+        lineages.clear()  # those interned since the savepoint are gone with it
+        asked = {(fact.record, fact.fence) for fact in facts}
+        lost = asked - {(record, fence) for record, fence in change.array("holders", [list(one) for one in asked])}
+        facts = [fact for fact in facts if (fact.record, fact.fence) not in lost]
+        _write(change, facts, lineages)
     change.connection.execute("RELEASE facts")
-    _count(change, [fact for fact in facts if fact.record not in lost], lineages)
+    _count(change, facts, lineages)
     return lost
 
 

@@ -167,8 +167,11 @@ class SqliteWorkStore:
             with connection.transaction(self._connection):
                 yield change
                 change.flush()
-        except apsw.Error as error:
-            raise connection.explain(error, self.path) from error
+        except BaseException as error:
+            self._lineages.clear()  # those interned in this transaction are gone with it
+            if isinstance(error, apsw.Error):
+                raise connection.explain(error, self.path) from error
+            raise
 
     def _instance(self, change: Change, start: RunStart) -> int:
         row = change.rows("find_instance", job=start.job, name=start.instance)[0]

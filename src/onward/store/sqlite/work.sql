@@ -141,7 +141,7 @@ FROM (SELECT value ->> 0 AS id, value ->> 1 AS fence, value ->> 2 AS state, valu
 WHERE records.id = f.id AND records.fence = f.fence AND records.run = :run AND records.state = 'in_progress'
 
 -- name: holders
-SELECT json_group_array(r.id) FROM json_each(:rows) j JOIN records r ON r.id = j.value ->> 0
+SELECT json_group_array(json_array(r.id, r.fence)) FROM json_each(:rows) j JOIN records r ON r.id = j.value ->> 0
 WHERE r.fence = j.value ->> 1 AND r.run = :run AND r.state = 'in_progress'
 
 -- name: insert_checkpoints
@@ -218,8 +218,8 @@ SELECT :base + key, 0, value ->> 2, value ->> 3 FROM json_each(:rows)
 -- name: presented
 SELECT json_group_array(json_array(j.key, r.id, r.pass, r.position, r.state, r.generation, r.vanished,
     r.input_changed, r.lineage,
-    (SELECT hash FROM inputs i WHERE i.record = r.id ORDER BY i.generation DESC LIMIT 1),
-    (SELECT hash FROM inputs i WHERE i.record = r.id AND i.generation <= r.generation
+    (SELECT json_array(hash, source_hash) FROM inputs i WHERE i.record = r.id ORDER BY i.generation DESC LIMIT 1),
+    (SELECT json_array(hash, source_hash) FROM inputs i WHERE i.record = r.id AND i.generation <= r.generation
      ORDER BY i.generation DESC LIMIT 1)))
 FROM json_each(:rows) j JOIN records r ON r.instance = :instance AND r.key = j.value ->> 0
 
@@ -234,8 +234,8 @@ UPDATE records SET state = 'pending', run = NULL, fence = fence + 1, generation 
 WHERE id IN (SELECT value ->> 0 FROM json_each(:rows))
 
 -- name: superseded_steps
-SELECT step, count(*) FROM checkpoints c JOIN records r ON r.id = c.record AND r.generation = c.generation
-WHERE r.id IN (SELECT value ->> 0 FROM json_each(:rows)) GROUP BY step
+SELECT c.step, count(*) FROM checkpoints c JOIN records r ON r.id = c.record AND r.generation = c.generation
+WHERE r.id IN (SELECT value ->> 0 FROM json_each(:rows)) GROUP BY c.step
 
 -- name: next_inputs
 INSERT OR REPLACE INTO inputs (record, generation, hash, value)
