@@ -61,7 +61,7 @@ def feed(options: Any) -> None:
     started = time.perf_counter()
 
     @job.step(timeout=LONG)
-    async def hold(record: dict[str, str]) -> NoReturn:
+    async def hold(record: dict[str, str]) -> None:
         if called:
             await asyncio.sleep(LONG)
         called.append(time.time())
