@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, get_args, overload
 
 from onward.errors import DeclarationError, OnwardError, UsageError
-from onward.job import planning, registry
+from onward.job import registry
 from onward.job.annotations import MISSING, Names
 from onward.job.checks import job_name, positive_int, yes_or_no
+from onward.job.coding import record_validate
 from onward.job.instance import Binding, InstanceTemplate, bind
 from onward.job.params import ParamsType
 from onward.job.place import Place, calling_place, in_notebook, where
 from onward.job.plan import Classify, FailureLimit, JobReference, OnBad, Plan, ResourcePlan
+from onward.job.planning import plan_steps
 from onward.job.resources import declare_resource
 from onward.job.signature import Choices
 from onward.job.steps import DEFAULT_RETRY, MAX_OUTPUT, Step, StepOptions, declare_step, declared_name
@@ -216,8 +218,29 @@ class Job:
         return bind(self.params_type, self.template, self.params_type.from_json(params_json))
 
     def plan(self, params: Any = None) -> Plan:
-        """What is to be run for these params, `Binding.params`. Raises DeclarationError."""
-        return planning.make_plan(self, params)
+        """What is to be run for these params, `Binding.params`.
+
+        Raises DeclarationError, and UsageError where a step's version depends on params that are not given.
+        """
+        if not self._steps:
+            raise DeclarationError(f"job '{self.name}' has no steps")
+        try:
+            record = self.record_shape()
+        except NameError as error:
+            raise DeclarationError(f"job '{self.name}': record names {error.name}, which is not defined") from error
+        return Plan(
+            job=self.name,
+            steps=plan_steps(self.steps, record, params, ignored=(Job,)),
+            resources=self.resources,
+            record_validate=None if record is None else record_validate(record),
+            concurrency=self.concurrency,
+            max_failures=self.max_failures,
+            resume_cap=self.resume_cap,
+            on_bad=self.on_bad,
+            store_inputs=self.store_inputs,
+            classify=self.classify,
+            reference=self.reference,
+        )
 
     def open_source(self, params: Any = None) -> Source:
         """The source for these params, its relative paths based at the job file's folder. Raises UsageError."""

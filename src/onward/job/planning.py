@@ -1,56 +1,41 @@
-"""From a declared job to its plan: shapes become callables, names become arguments, code becomes versions."""
+"""From declared steps to their plans: shapes become callables, names become arguments, code becomes versions."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from onward.errors import DeclarationError, UsageError
 from onward.job.annotations import MISSING
-from onward.job.coding import encoder, output_decoder, record_decoder, record_validate
-from onward.job.plan import Argument, Plan, StepPlan
+from onward.job.coding import encoder, output_decoder, record_decoder
+from onward.job.plan import Argument, StepPlan
 from onward.job.signature import Slot
+from onward.job.steps import Step
 from onward.job.values import PLAIN, Shape
 from onward.job.versions import step_version, used_params
 
-if TYPE_CHECKING:
-    from onward.job.job import Job
-    from onward.job.steps import Step
 
+def plan_steps(
+    steps: Sequence[Step[..., Any]], record: Shape | None, params: Any, ignored: tuple[type, ...]
+) -> tuple[StepPlan, ...]:
+    """The plans of all steps of one job. `ignored`: types of module variables that are no part of a step's version.
 
-def make_plan(job: Job, params: Any) -> Plan:
-    """Raises DeclarationError for a job without steps or an annotation that is still undefined."""
-    if not job.steps:
-        raise DeclarationError(f"job '{job.name}' has no steps")
-    planner = _Planner(job, params)
-    return Plan(
-        job=job.name,
-        steps=tuple(planner.step(index, step) for index, step in enumerate(job.steps)),
-        resources=job.resources,
-        record_validate=None if planner.record is None else record_validate(planner.record),
-        concurrency=job.concurrency,
-        max_failures=job.max_failures,
-        resume_cap=job.resume_cap,
-        on_bad=job.on_bad,
-        store_inputs=job.store_inputs,
-        classify=job.classify,
-        reference=job.reference,
-    )
+    Raises DeclarationError for an annotation that is still undefined, UsageError where a version needs params.
+    """
+    planner = _Planner(record or PLAIN, params, ignored)
+    return tuple(planner.step(index, step) for index, step in enumerate(steps))
 
 
 class _Planner:
     """Holds what the steps of one plan share, so that equal arguments get the same `decode`."""
 
-    def __init__(self, job: Job, params: Any):
-        self._job = job
+    def __init__(self, record: Shape, params: Any, ignored: tuple[type, ...]):
+        self._record = record
         self._params = params
+        self._ignored = ignored
         self._outputs: dict[str, Shape] = {}
         self._decoders: dict[tuple[str, str, int], tuple[Shape, Callable[[str], Any]]] = {}
-        try:
-            self.record = job.record_shape()
-        except NameError as error:
-            raise DeclarationError(f"job '{job.name}': record uses a name that is not defined: {error.name}") from error
 
     def step(self, index: int, step: Step[..., Any]) -> StepPlan:
         options = step.options
@@ -75,7 +60,7 @@ class _Planner:
     def _argument(self, step: Step[..., Any], slot: Slot) -> Argument:
         decode = None
         if slot.origin == "record":
-            decode = self._decoder("", self._consumed(step, slot, self.record or PLAIN), record_decoder)
+            decode = self._decoder("", self._consumed(step, slot, self._record), record_decoder)
         elif slot.origin == "step":
             shape = self._consumed(step, slot, self._outputs[slot.name])
             decode = self._decoder(slot.name, shape, lambda shape: output_decoder(shape, slot.name))
@@ -110,5 +95,5 @@ class _Planner:
             schema=output.schema(),
             uses=step.options.uses,
             param=lambda name: getattr(self._params, name, None),
-            ignored=(type(self._job),),
+            ignored=self._ignored,
         )

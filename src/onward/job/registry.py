@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from onward.job.job import Job
-
-_noticed: ContextVar[list[Job] | None] = ContextVar("noticed", default=None)
+_noticed: ContextVar[list[Any] | None] = ContextVar("noticed", default=None)
 
 
 class StopLoading(BaseException):
@@ -22,7 +19,7 @@ def loading() -> bool:
     return _noticed.get() is not None
 
 
-def notice(job: Job) -> None:
+def notice(job: Any) -> None:
     """Called by every job that is declared."""
     jobs = _noticed.get()
     if jobs is not None:
@@ -30,9 +27,9 @@ def notice(job: Job) -> None:
 
 
 @contextmanager
-def noticing() -> Iterator[list[Job]]:
+def noticing() -> Iterator[list[Any]]:
     """While it lasts, `loading()` is true and declared jobs are gathered in the list."""
-    jobs: list[Job] = []
+    jobs: list[Any] = []
     before = _noticed.set(jobs)
     try:
         yield jobs
