@@ -23,11 +23,19 @@ class Change:
     for the event loop while SQLite works.
     """
 
-    def __init__(self, connection: apsw.Connection, instance: int, run: int | None, now: float):
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        instance: int,
+        run: int | None,
+        now: float,
+        sql: Mapping[str, str] = SQL,
+    ):
         self.connection = connection
         self.instance = instance
         self.run_number = run
         self.now = now
+        self._sql = sql
         self._moved: Counter[tuple[str, str]] = Counter()
         self._common = {"instance": instance, "run": run, "now": now}
 
@@ -35,13 +43,13 @@ class Change:
         """Run one named block; the number of rows it changed."""
         if rows is not None:
             bindings["rows"] = orjson.dumps(rows).decode()
-        self.connection.execute(SQL[block], {**self._common, **bindings})
+        self.connection.execute(self._sql[block], {**self._common, **bindings})
         return int(self.connection.changes())
 
     def rows(self, block: str, rows: list[Any] | None = None, **bindings: Any) -> list[tuple[Any, ...]]:
         if rows is not None:
             bindings["rows"] = orjson.dumps(rows).decode()
-        return list(self.connection.execute(SQL[block], {**self._common, **bindings}))
+        return list(self.connection.execute(self._sql[block], {**self._common, **bindings}))
 
     def one(self, block: str, **bindings: Any) -> Any:
         found = self.rows(block, **bindings)

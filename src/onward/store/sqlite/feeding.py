@@ -94,11 +94,11 @@ def _sort(change: Change, rows: list[list[Any]], pass_number: int, outcome: Feed
                 presented.returned.append([record, state, lineage, changed])
             if state == State.SUCCEEDED:
                 outcome.done_again.append(key)
-            if new_hash == newest:
+            if new_hash in newest:
                 continue
             if state != State.SUCCEEDED:
                 presented.unfinished.append([record, generation + 1, new_hash, value, state])
-            elif new_hash == current:
+            elif new_hash in current:
                 presented.reverted.append([record, generation + 1, lineage, None, 0])
             else:
                 presented.finished.append([record, generation + 1, new_hash, value, 1, lineage, changed])
@@ -166,7 +166,8 @@ def _set_misfits_aside(change: Change, records: list[SourceRecord], outcome: Fee
     if not misfits:
         return
     found = change.array("presented", [[key] for key in misfits])
-    pending = [(row[1], list(misfits)[row[0]]) for row in found if row[4] == State.PENDING]
+    keys = list(misfits)
+    pending = [(row[1], keys[row[0]]) for row in found if row[4] == State.PENDING and row[10][1] is None]
     transitions.require(State.PENDING, State.QUARANTINED)
     failures = []
     for record, key in pending:

@@ -218,9 +218,9 @@ SELECT :base + key, 0, value ->> 2, value ->> 3 FROM json_each(:rows)
 -- name: presented
 SELECT json_group_array(json_array(j.key, r.id, r.pass, r.position, r.state, r.generation, r.vanished,
     r.input_changed, r.lineage,
-    (SELECT json_array(hash, source_hash) FROM inputs i WHERE i.record = r.id ORDER BY i.generation DESC LIMIT 1),
-    (SELECT json_array(hash, source_hash) FROM inputs i WHERE i.record = r.id AND i.generation <= r.generation
-     ORDER BY i.generation DESC LIMIT 1)))
+    json((SELECT json_array(hash, source_hash) FROM inputs i WHERE i.record = r.id ORDER BY i.generation DESC LIMIT 1)),
+    json((SELECT json_array(hash, source_hash) FROM inputs i WHERE i.record = r.id AND i.generation <= r.generation
+          ORDER BY i.generation DESC LIMIT 1))))
 FROM json_each(:rows) j JOIN records r ON r.instance = :instance AND r.key = j.value ->> 0
 
 -- name: seen_again

@@ -58,12 +58,14 @@ CREATE UNIQUE INDEX records_by_key ON records (instance, key);
 -- What is not done: small once the work is done, in the order in which it is claimed.
 CREATE INDEX records_to_do ON records (instance, state, vanished, hold, not_before, position) WHERE state <> 'succeeded';
 
--- An input belongs to the generation at which it began and holds until a later one replaces it.
+-- An input belongs to the generation at which it began and holds until a later one replaces it. Where a person gave
+-- it, source_hash is that of what the source had presented: presented again, it does not undo the correction.
 CREATE TABLE inputs (
-    record     INTEGER NOT NULL,
-    generation INTEGER NOT NULL,
-    hash       TEXT NOT NULL,
-    value      TEXT,
+    record      INTEGER NOT NULL,
+    generation  INTEGER NOT NULL,
+    hash        TEXT NOT NULL,
+    value       TEXT,
+    source_hash TEXT,
     PRIMARY KEY (record, generation)
 ) WITHOUT ROWID;
 
