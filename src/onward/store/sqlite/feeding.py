@@ -62,7 +62,8 @@ def _insert_all(change: Change, rows: list[list[Any]], pass_number: int) -> bool
     """The common case, all keys new: two statements. False, and nothing changed, where some key is known."""
     base = int(change.one("last_record")) + 1
     change.connection.execute("SAVEPOINT block")
-    if change.execute("insert_records", rows, base=base, pass_number=pass_number) != len(rows):
+    heads = [row[:2] for row in rows]  # without the values, which are long to parse
+    if change.execute("insert_records", heads, base=base, pass_number=pass_number) != len(rows):
         change.connection.execute("ROLLBACK TO block")
         change.connection.execute("RELEASE block")
         return False
@@ -74,7 +75,7 @@ def _insert_all(change: Change, rows: list[list[Any]], pass_number: int) -> bool
 
 def _sort(change: Change, rows: list[list[Any]], pass_number: int, outcome: FeedOutcome) -> _Presented:
     presented = _Presented()
-    known = {row[0]: row[1:] for row in change.array("presented", rows)}
+    known = {row[0]: row[1:] for row in change.array("presented", [row[:1] for row in rows])}
     seen: dict[str, int] = {}
     for index, (key, position, new_hash, value) in enumerate(rows):
         first = seen.setdefault(key, position)
