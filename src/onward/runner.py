@@ -272,7 +272,7 @@ class _Session:
         worker = self._worker
         if worker.limit_left is not None:
             done_all = worker.limit_left == 0 or not unfinished
-            failed = len(worker.left_failed) if done_all and unfinished else failed
+            failed = worker.tally.left_failed if done_all and unfinished else failed
             unfinished = len(worker.waiting_again) if done_all else unfinished
             stale = min(stale, unfinished)
         return Remains(unfinished, failed, stale)
@@ -370,9 +370,7 @@ class _Session:
                 signal.signal(number, handler)
 
     def _stop_by_signal(self, number: int) -> None:
-        name = signal.Signals(number).name
-        self._events.emit("run_paused", reason=f"{name}: finishing what is in progress")
-        self._stopping = self._loop.create_task(self._governor.told_to_stop(name))
+        self._stopping = self._loop.create_task(self._governor.told_to_stop(signal.Signals(number).name))
 
 
 def _stop_signals() -> tuple[int, ...]:

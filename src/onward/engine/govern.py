@@ -78,6 +78,7 @@ class Governor:
         """End the run early; the first reason stands."""
         if self.ending is None:
             self.ending = ending
+            self._events.emit("run_paused", reason=ending.reason)
             self._worker.stop()
             self._feed.stop()
 
@@ -189,9 +190,9 @@ class Governor:
             return
         bounds, worker = self._bounds, self._worker
         if too_many_failures(
-            bounds.max_failures, bounds.max_failures_percent, len(worker.left_failed), worker.tally.ended
+            bounds.max_failures, bounds.max_failures_percent, worker.tally.left_failed, worker.tally.ended
         ):
-            reason = f"{len(worker.left_failed)} records failed, more than max-failures allows"
+            reason = f"{worker.tally.left_failed} records failed, more than max-failures allows"
             self.stop(Ending(NEEDS_A_PERSON, reason, next_act="failures"))
             return
         counts = worker.tally.counts

@@ -56,7 +56,6 @@ class Worker:
         self.dry = False
         self.limit_left: int | None = None
         self.tried: set[int] = set()
-        self.left_failed: set[int] = set()
         self.error: BaseException | None = None
         self.on_fatal: Callable[[Attempt, Classified], None] = lambda attempt, failure: None
         self.on_died: Callable[[Attempt, Died], bool] = lambda attempt, died: False
@@ -139,8 +138,6 @@ class Worker:
 
     def _leave(self, attempt: Attempt, fact: Fact) -> None:
         del self.held[fact.record, fact.fence]
-        if fact.state in (State.FAILED, State.QUARANTINED):
-            self.left_failed.add(fact.record)
         if fact.state is State.PENDING and fact.hold is None:
             if self.limit_left is not None:
                 self._again.add(fact.record)
