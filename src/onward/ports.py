@@ -96,7 +96,7 @@ class RunStart:
     instance: str
     host: str
     params: str
-    location: str
+    location: str | None
     steps: tuple[StepVersion, ...]
     resume_cap: int
     source_changed: bool = False
@@ -169,14 +169,15 @@ class Outcome:
 
 class WorkStore(Protocol):
     """The writing side of a store; one thread calls it. Every verb is durable when it returns or raises
-    StoreWriteError and has then changed nothing."""
+    StoreWriteError and has then changed nothing. A run that was taken over changes nothing by any verb: `renew` tells
+    it, `note_stop` and `end_run` pass over it, the others raise LeaseLost."""
 
     def begin_run(self, start: RunStart) -> RunBegun:
         """Register the instance and the run, take over dead runs, and, if no other run of the instance is alive,
         return failed records to pending."""
 
     def write(self, run: int, batch: Batch) -> Outcome:
-        """Apply facts whose fences hold, feed blocks, then claim. Raises LeaseLost when the run was taken over."""
+        """Apply facts whose fences hold, feed blocks, then claim."""
 
     def renew(self, run: int) -> bool:
         """Prolong the run's lease; False when it was taken over."""

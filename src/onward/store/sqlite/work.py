@@ -67,11 +67,7 @@ class SqliteWorkStore:
 
     def write(self, run: int, batch: Batch) -> Outcome:
         outcome = Outcome()
-        with self._change(self._instances[run], run) as change:
-            if not change.one("run_is_open"):
-                raise LeaseLost(
-                    f"run {run} lost its lease to another run; what it had not committed is done again there"
-                )
+        with self._change_by(run) as change:
             if batch.facts:
                 outcome.lost = facts.apply(change, batch.facts, self._lineages)
             for block in batch.blocks:
@@ -87,7 +83,7 @@ class SqliteWorkStore:
             return change.execute("renew_run", lease_until=self._clock.steady() + self.lease) == 1
 
     def take_over(self, run: int) -> list[DeadRun]:
-        with self._change(self._instances[run], run) as change:
+        with self._change_by(run) as change:
             return self._bury(change, run)[0]
 
     def note_stop(self, run: int, reason: str) -> None:
@@ -95,7 +91,7 @@ class SqliteWorkStore:
             change.execute("note_stop", reason=reason)
 
     def take_feed(self, run: int) -> FeedState | None:
-        with self._change(self._instances[run], run) as change:
+        with self._change_by(run) as change:
             if change.execute("take_feed") != 1:
                 return None
             cursor, complete, pass_number, partly_fed, fed_position = change.rows("feed_state")[0]
@@ -105,7 +101,7 @@ class SqliteWorkStore:
             return FeedState(cursor, bool(complete), pass_number)
 
     def begin_pass(self, run: int, again: bool, why: str) -> None:
-        with self._change(self._instances[run], run) as change:
+        with self._change_by(run) as change:
             change.execute("new_pass" if again else "continue_pass")
             if why:
                 change.execute("insert_history", [[None, "source_changed", None, why, None]])
@@ -129,12 +125,12 @@ class SqliteWorkStore:
         return read_result_versions(self._connection, instance)
 
     def reset_first_ended(self, run: int) -> int:
-        with self._change(self._instances[run], run) as change:
+        with self._change_by(run) as change:
             change.execute("reset_first_history")
             total = 0
             for state in (State.FAILED, State.QUARANTINED):
                 transitions.require(state, State.PENDING)
-                moved = change.execute("reset_first", state=state)
+                moved = change.execute("reset_first", state=state, to_suspect=DEATHS_TO_SUSPECT)
                 change.move(state, State.PENDING, moved)
                 total += moved
             change.recount_failures()
@@ -173,10 +169,20 @@ class SqliteWorkStore:
                 raise connection.explain(error, self.path) from error
             raise
 
+    @contextlib.contextmanager
+    def _change_by(self, run: int) -> Iterator[Change]:
+        """A change that only a run may make that was not taken over."""
+        with self._change(self._instances[run], run) as change:
+            if not change.one("run_is_open"):
+                raise LeaseLost(
+                    f"run {run} lost its lease to another run; what it had not committed is done again there"
+                )
+            yield change
+
     def _instance(self, change: Change, start: RunStart) -> int:
         row = change.rows("find_instance", job=start.job, name=start.instance)[0]
         instance, location = int(row[0]), row[1]
-        if location != start.location:
+        if start.location is not None and location != start.location:
             if location is not None and not start.source_changed:
                 raise SourceMoved(
                     f"this instance of {start.job} was fed from {location}, now it is {start.location}; "

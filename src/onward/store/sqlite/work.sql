@@ -20,7 +20,7 @@ SELECT ended IS NULL FROM runs WHERE id = :run
 UPDATE runs SET lease_until = :lease_until WHERE id = :run AND ended IS NULL
 
 -- name: note_stop
-UPDATE runs SET told = coalesce(told, :reason) WHERE id = :run
+UPDATE runs SET told = coalesce(told, :reason) WHERE id = :run AND ended IS NULL
 
 -- name: end_run
 UPDATE runs SET ended = :now, exit_code = :exit_code, reason = :reason WHERE id = :run AND ended IS NULL
@@ -279,7 +279,8 @@ FROM records WHERE state <> 'succeeded' AND instance = :instance AND state IN ('
   AND EXISTS (SELECT 1 FROM failures f WHERE f.record = records.id AND f.step IS NOT NULL)
 
 -- name: reset_first
-UPDATE records SET state = 'pending', run = NULL, not_before = 0, attempts = 0, failed_runs = 0, since = :now
+UPDATE records SET state = 'pending', run = NULL, not_before = 0, attempts = 0, failed_runs = 0, since = :now,
+    hold = CASE WHEN deaths >= :to_suspect OR solo_deaths > 0 THEN 'suspect' END
 WHERE state <> 'succeeded' AND instance = :instance AND state = :state AND vanished = 0
   AND EXISTS (SELECT 1 FROM failures f WHERE f.record = records.id AND f.step IS NOT NULL)
 
