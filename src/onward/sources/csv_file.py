@@ -6,9 +6,8 @@ import codecs
 import csv as dialect
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import Any
 
 import orjson
 
@@ -16,7 +15,7 @@ from onward.errors import DeclarationError, SourceError
 from onward.model import BadLine, SourceRecord
 from onward.ports import Validate
 from onward.sources.files import FileSource
-from onward.sources.keys import LINE_BITS, RecordMaker, key_fields, quick_key
+from onward.sources.keys import LINE_BITS, RecordMaker, key_fields
 from onward.sources.lines import MAX_PIECE, Fingerprint, LineReader, Piece, fingerprint
 from onward.sources.marks import Mark
 from onward.sources.paths import File, Paths, PathSpec
@@ -62,12 +61,11 @@ class CommaSeparated:
     def pieces(self, file: File, mark: Mark | None, validate: Validate | None) -> Iterator[Piece]:
         columns = self._columns(file)
         maker = RecordMaker(file.name, self._fields, validate)
-        quick = None if validate else quick_key(self._fields)
         with closing(LineReader(file, mark, self._encoding)) as reader:
             rows = _Rows(reader, self._delimiter)
             if mark is None or mark.line == 0:
                 rows.header()
-            yield from _Pieces(file.ordinal << LINE_BITS, rows, columns, maker, quick).all()
+            yield from _Pieces(file.ordinal << LINE_BITS, rows, columns, maker).all()
 
     def _columns(self, file: File) -> list[str]:
         """The names in the header. Raises SourceError."""
@@ -93,14 +91,16 @@ class _BadRow(Exception):
 
 
 class _Rows:
-    """Rows out of lines. `lines` are those read and not yet taken; the last `used` of them made the last row."""
+    """Rows out of lines. `pending` are the bytes of the `lines` that were read and not yet taken; those from
+    `row_start` on, `used` lines, made the last row."""
 
     def __init__(self, reader: LineReader, delimiter: str):
         if dialect.field_size_limit() < FIELD_LIMIT:
             dialect.field_size_limit(FIELD_LIMIT)
         self.reader = reader
-        self.lines: list[bytes] = []
-        self.size = 0
+        self.pending = bytearray()
+        self.lines = 0
+        self.row_start = 0
         self.used = 0
         self._undecodable = False
         self._parser = dialect.reader(self._texts(), delimiter=delimiter, strict=True)
@@ -108,8 +108,7 @@ class _Rows:
     def _texts(self) -> Iterator[str]:
         for run in self.reader.runs():
             for line in io.BytesIO(run):
-                self.lines.append(line)
-                self.size += len(line)
+                self.pending += line
                 try:
                     text = line.decode()
                 except UnicodeDecodeError:
@@ -122,12 +121,14 @@ class _Rows:
         can be read either."""
         parser = self._parser
         before = parser.line_num
+        self.row_start = len(self.pending)
         try:
             row = next(parser, None)
         except dialect.Error as error:
             raise _explained(str(error)) from error
         finally:
             self.used = parser.line_num - before
+            self.lines += self.used
         if self._undecodable:
             self._undecodable = False
             raise _BadRow('it is not UTF-8; if the file has another encoding, name it, such as encoding="cp1252"')
@@ -140,27 +141,26 @@ class _Rows:
                 return row
         return []
 
-    def take(self, count: int) -> int:
-        """Hand the first lines to the track; returns their size."""
-        data = b"".join(self.lines[:count])
-        del self.lines[:count]
-        self.size -= len(data)
-        self.reader.track.take(data, count)
-        return len(data)
+    def take(self, last_row: bool) -> int:
+        """Hand the lines, those of the last row or not, to the track; returns their size."""
+        size = len(self.pending) if last_row else self.row_start
+        lines = self.lines if last_row else self.lines - self.used
+        self.reader.track.take(bytes(self.pending[:size]), lines)
+        del self.pending[:size]
+        self.lines -= lines
+        self.row_start = 0
+        return size
 
 
 class _Pieces:
     """The rows of one file on their way to records."""
 
-    def __init__(
-        self, base: int, rows: _Rows, columns: list[str], maker: RecordMaker, quick: Callable[[Any], str] | None
-    ):
+    def __init__(self, base: int, rows: _Rows, columns: list[str], maker: RecordMaker):
         self._base = base
         self._rows = rows
         self._columns = columns
         self._width = len(columns)
         self._maker = maker
-        self._quick = quick
         self._records: list[SourceRecord] = []
         self._bad: list[BadLine] = []
 
@@ -180,11 +180,11 @@ class _Pieces:
                 self._records.append(item)
             elif item is not None:
                 if self._records and not self._bad:
-                    yield self._piece(len(rows.lines) - rows.used)
+                    yield self._piece(last_row=False)
                 self._bad.append(item)
-            if len(self._records) + len(self._bad) >= MAX_PIECE or rows.size >= PIECE_BYTES:
-                yield self._piece(len(rows.lines))
-        yield self._piece(len(rows.lines), ended=True)
+            if len(self._records) + len(self._bad) >= MAX_PIECE or len(rows.pending) >= PIECE_BYTES:
+                yield self._piece()
+        yield self._piece(ended=True)
 
     def _item(self, row: list[str]) -> SourceRecord | BadLine:
         position = self._position()
@@ -192,30 +192,25 @@ class _Pieces:
             return self._maker.bad(position, f"it has {len(row)} cells, the header has {self._width}", self._raw())
         value = dict(zip(self._columns, row, strict=False))
         text = orjson.dumps(value).decode()
-        if self._quick is not None:
-            try:
-                return SourceRecord(self._quick(value), text, position)
-            except Exception:
-                pass  # an empty key: the careful way says which
         return self._maker.make(value, text, position)
 
     def _position(self) -> int:
         """Where the last row begins."""
-        return self._base + self._rows.reader.track.line + len(self._rows.lines) - self._rows.used + 1
+        return self._base + self._rows.reader.track.line + self._rows.lines - self._rows.used + 1
 
     def _raw(self) -> str:
-        return b"".join(self._rows.lines[-self._rows.used :]).decode("utf-8", "backslashreplace").rstrip("\r\n")
+        return self._rows.pending[self._rows.row_start :].decode("utf-8", "backslashreplace").rstrip("\r\n")
 
-    def _piece(self, count: int, ended: bool = False) -> Piece:
+    def _piece(self, last_row: bool = True, ended: bool = False) -> Piece:
         rows = self._rows
-        torn = rows.reader.open_end if count == len(rows.lines) else False
-        size = rows.take(count)
+        size = rows.take(last_row)
+        torn = rows.reader.open_end and not rows.pending
         records, bad, self._records, self._bad = self._records, self._bad, [], []
         return Piece(records, bad, size, rows.reader.mark(ended=ended, open_end=torn))
 
     def _damaged(self, reason: str) -> Iterator[Piece]:
         bad = self._maker.bad(self._position(), reason)
-        yield self._piece(len(self._rows.lines) - self._rows.used)
+        yield self._piece(last_row=False)
         yield Piece([], [bad], 0, self._rows.reader.mark(), damaged=True)
 
 

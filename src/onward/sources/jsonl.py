@@ -13,7 +13,7 @@ from onward.codec import loads, may_lose_digits
 from onward.model import BadLine, SourceRecord
 from onward.ports import Validate
 from onward.sources.files import FileSource
-from onward.sources.keys import LINE_BITS, RecordMaker, key_fields, quick_key
+from onward.sources.keys import LINE_BITS, RecordMaker, key_fields
 from onward.sources.lines import MAX_PIECE, Fingerprint, LineReader, Piece, fingerprint
 from onward.sources.marks import Mark
 from onward.sources.paths import File, Paths, PathSpec
@@ -47,9 +47,8 @@ class JsonLines:
         return fingerprint(file, length)
 
     def pieces(self, file: File, mark: Mark | None, validate: Validate | None) -> Iterator[Piece]:
-        quick = None if validate else quick_key(self._fields)
         with closing(LineReader(file, mark)) as reader:
-            lines = _Lines(file, reader, RecordMaker(file.name, self._fields, validate), quick)
+            lines = _Lines(file, reader, RecordMaker(file.name, self._fields, validate))
             try:
                 for run in reader.runs():
                     yield from lines.pieces(run)
@@ -62,11 +61,10 @@ class JsonLines:
 class _Lines:
     """The lines of one file on their way to records."""
 
-    def __init__(self, file: File, reader: LineReader, maker: RecordMaker, quick: Callable[[Any], str] | None):
+    def __init__(self, file: File, reader: LineReader, maker: RecordMaker):
         self._base = file.ordinal << LINE_BITS
         self._track = reader.track
         self._maker = maker
-        self._quick = quick
 
     @property
     def position(self) -> int:
@@ -95,7 +93,7 @@ class _Lines:
         """Records, bad lines and the number of lines used: up to the end, or to a bad line that follows a record."""
         records: list[SourceRecord] = []
         bad: list[BadLine] = []
-        quick, append, position = self._quick, records.append, self.position
+        quick, append, position = self._maker.quick, records.append, self.position
         for used, line in enumerate(lines):
             position += 1
             if quick is not None:

@@ -36,18 +36,23 @@ def key_fields(key: str | Sequence[str]) -> tuple[str, ...]:
 
 
 class RecordMaker:
-    """Makes source records of one file; `name` is what people call it. Without `fields` a value is its own key."""
+    """Makes source records of one file; `name` is what people call it. Without `fields` a value is its own key.
+
+    `quick` takes the key of a usual value fast and raises whatever it likes at anything unusual, for `make` to judge;
+    None where records are validated.
+    """
 
     def __init__(self, name: str, fields: tuple[str, ...] | None, validate: Validate | None):
         self._name = name
         self._fields = fields
         self._validate = validate
+        self.quick = _quick_key(fields) if fields and validate is None else None
 
     def make(self, value: Any, text: str, position: int) -> SourceRecord | BadLine:
         """A record of the plain `value` whose JSON text is `text`; a bad line where it has no usable key."""
         try:
             if self._validate is None:
-                return SourceRecord(plain_key_of(value, self._fields), text, position)
+                return self._unvalidated(value, text, position)
             try:
                 valid = self._validate(value)
             except MisfitRecord as misfit:
@@ -55,6 +60,14 @@ class RecordMaker:
             return SourceRecord(valid_key_of(valid, value, self._fields), text, position)
         except NoKey as reason:
             return self.bad(position, str(reason), text)
+
+    def _unvalidated(self, value: Any, text: str, position: int) -> SourceRecord:
+        if self.quick is not None:
+            try:
+                return SourceRecord(self.quick(value), text, position)
+            except Exception:
+                pass
+        return SourceRecord(plain_key_of(value, self._fields), text, position)
 
     def bad(self, position: int, reason: str, raw: str = "") -> BadLine:
         shown = raw if len(raw) <= RAW_LIMIT else raw[:RAW_LIMIT] + "…"
@@ -128,7 +141,8 @@ def _canonical(parts: list[tuple[str, Any]]) -> str:
     for field, part in parts:
         if part is _MISSING:
             raise NoKey(f"there is no field {_quoted(field)}, which is the key")
-        _require_key(part, f"the key field {_quoted(field)}")
+        if type(part) is not int and not (type(part) is str and part):
+            _require_key(part, f"the key field {_quoted(field)}")
     if len(parts) == 1:
         return canonical_key(parts[0][1])
     return canonical_key([part for _, part in parts])
@@ -150,9 +164,7 @@ def _quoted(field: str) -> str:
     return json.dumps(field, ensure_ascii=False)
 
 
-def quick_key(fields: tuple[str, ...]) -> Callable[[Any], str]:
-    """A function that takes the key of a usual value fast, and raises whatever it likes at anything unusual: the
-    careful way then judges."""
+def _quick_key(fields: tuple[str, ...]) -> Callable[[Any], str]:
     if len(fields) > 1:
         return lambda value: _quick_parts([value[field] for field in fields])
     only = fields[0]
