@@ -139,6 +139,15 @@ def test_a_package(tmp_path: Path) -> None:
         assert job.reference == JobReference(tmp_path / "shop" / "jobs.py", "shop.jobs", "sale")
         assert job.open_source().location == str(tmp_path / "shop" / "in.jsonl")
     assert "attempted relative import" in refused("shop/jobs.py")
+    write(tmp_path / "shop" / "script.py", SCRIPT)
+    assert load_reference(JobReference(tmp_path / "shop" / "script.py", "shop.script", "one")).name == "one"
+    assert load_job("shop.script:job").steps[0].name == "step"
+    assert refused("shop.nowhere:job").startswith("there is no file and no module shop.nowhere")
+    (tmp_path / "shop" / "bad.py").write_text("\n1 / 0")
+    file = tmp_path / "shop" / "bad.py"
+    assert refused("shop.bad:job") == f"{file}:2: ZeroDivisionError: division by zero"
+    (tmp_path / "shop" / "lacking.py").write_text("import nothing_like_it")
+    assert "lacking.py:1: ModuleNotFoundError: No module named 'nothing_like_it'" in refused("shop.lacking:job")
 
 
 @pytest.mark.parametrize(
@@ -175,6 +184,7 @@ def test_a_file_without_a_job(tmp_path: Path) -> None:
         ("def f():\n    return 1 / 0\nf()", "{file}:6: ZeroDivisionError: division by zero"),
         ("import broken", "{folder}/broken.py:1: SyntaxError"),
         ("import failing", "{file}:5: KeyError: 'x'"),
+        ("e = ValueError('first\\nsecond')\ne.add_note('note')\nraise e", "{file}:7: ValueError: first"),
         ("raise SystemExit(3)", "{file}:5: the file ends the process (sys.exit(3)) when it is loaded"),
         (
             "from onward.errors import SourceError\nraise SourceError('gone')",

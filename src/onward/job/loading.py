@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -91,15 +90,20 @@ def _load_file(file: Path) -> tuple[ModuleType, list[Job]]:
     module = ModuleType(_module_name(file))
     module.__file__ = str(file)
     module.__spec__ = importlib.util.spec_from_file_location(module.__name__, file)
+    return _run(module, lambda: exec(compile(text, str(file), "exec", dont_inherit=True), module.__dict__))
+
+
+def _run(module: ModuleType, execute: Callable[[], None]) -> tuple[ModuleType, list[Job]]:
+    """Runs a module up to its end or to where it would run a job, and gathers the jobs that it declares."""
     sys.modules[module.__name__] = module
     with registry.noticing() as noticed:
         try:
-            exec(compile(text, str(file), "exec", dont_inherit=True), module.__dict__)
+            execute()
         except registry.StopLoading:
             pass
         except BaseException as error:
             sys.modules.pop(module.__name__, None)
-            _explain(error, str(file))
+            _explain(error, module.__file__ or module.__name__)
             raise
     return module, noticed
 
@@ -115,19 +119,26 @@ def _module_name(file: Path) -> str:
 def _import(name: str) -> tuple[ModuleType, list[Job]]:
     if not all(part.isidentifier() for part in name.split(".")):
         raise UsageError(f"{name!r} names no job; give {_FORMS}")
-    with registry.noticing() as noticed:
+    if name in sys.modules:
+        return sys.modules[name], []
+    with registry.noticing():
         try:
-            return importlib.import_module(name), noticed
-        except registry.StopLoading:
-            raise UsageError(f"{name} runs a job when imported; put that under if __name__ == '__main__'") from None
+            spec = importlib.util.find_spec(name)  # imports the packages around it
         except ModuleNotFoundError as error:
-            if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-                raise UsageError(f"there is no file and no module {name}; give {_FORMS}") from error
-            _explain(error, name)
-            raise
+            if error.name is None or not name.startswith(f"{error.name}."):
+                _explain(error, name)
+            spec = None
         except BaseException as error:
             _explain(error, name)
             raise
+    if spec is None or spec.loader is None:
+        raise UsageError(f"there is no file and no module {name}; give {_FORMS}")
+    module, loader = importlib.util.module_from_spec(spec), spec.loader
+    loaded = _run(module, lambda: loader.exec_module(module))
+    parent, _, child = name.rpartition(".")
+    if parent:
+        setattr(sys.modules[parent], child, module)
+    return loaded
 
 
 def _explain(error: BaseException, place: str) -> None:
@@ -141,7 +152,7 @@ def _explain(error: BaseException, place: str) -> None:
 
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == place]
         spot = f"{place}:{lines[-1]}" if lines else place
-        said = traceback.format_exception_only(error)[-1].strip()
+        said = traceback.format_exception_only(error)[0].splitlines()[0]
     if isinstance(error, SystemExit):
         said = f"the file ends the process (sys.exit({error.code!r})) when it is loaded"
     raise UsageError(f"{spot}: {said}") from error
