@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from source_reading import CASES, read_all, read_with_stops, use_tiny_blocks
 
 from onward.errors import DeclarationError, SourceError
+from onward.sources import csv_file
 from onward.sources.csv_file import csv
 
 
@@ -167,3 +168,17 @@ def test_reads_what_the_standard_library_writes(
     with pytest.MonkeyPatch.context() as patch:
         use_tiny_blocks(patch)
         assert read_with_stops(csv(path, key="id")).same_as(reading)
+
+
+def test_a_cell_beyond_the_limit_is_named_and_makes_no_false_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_file, "FIELD_LIMIT", 1000)
+    before = standard.field_size_limit(1000)
+    try:
+        reading = read_all(csv(written(tmp_path, 'id,t\n1,a\n2,"' + "x\n" * 600 + '"\n3,b\n'), key="id"))
+    finally:
+        standard.field_size_limit(before)
+    assert reading.keys == ['"1"']
+    assert "longer than 1,000 characters" in reading.reasons[3]
+    assert not reading.complete

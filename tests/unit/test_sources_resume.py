@@ -376,3 +376,33 @@ class TestCutGzip:
         source = csv(path, key="id")
         rest = read_all(source, source.resume(reading.cursor, False).cursor)
         assert reading.records + rest.records == read_all(source).records
+
+
+@pytest.mark.parametrize("before", ["id,t\n1,a\n2,b", 'id,t\n1,a\n\n2,"b\n"'])
+def test_csv_whose_last_line_had_no_end(tmp_path: Path, before: str, tiny_blocks: None) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text(before)
+    source = csv("in.csv", key="id").based_at(tmp_path)
+    reading = read_with_stops(source)
+    assert reading.keys == ['"1"', '"2"']
+    assert reading.same_as(read_all(source))
+    for block in reading.blocks:
+        path.write_text(before + "c\n3,d\n")
+        consumed = json.loads(block.cursor)["files"][0][5]
+        grew = consumed == len(before)
+        assert source.resume(block.cursor, block.complete).how == ("again" if grew else "continue")
+    path.write_text(before + "\n3,d\n")
+    rest = read_all(source, source.resume(reading.cursor, True).cursor)
+    assert rest.records == read_all(source).records[2:]
+
+
+def test_a_lone_byte_order_mark_may_grow(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf")
+    source = jsonl(path, key="id")
+    cursor = read_all(source).cursor
+    add(path, '{"id":1}\n')
+    resume = source.resume(cursor, True)
+    assert resume.how == "continue"
+    reading = read_all(source, resume.cursor)
+    assert (reading.keys, reading.lines) == (["1"], [1])

@@ -204,14 +204,13 @@ class _Pieces:
     def _piece(self, last_row: bool = True, ended: bool = False) -> Piece:
         rows = self._rows
         size = rows.take(last_row)
-        torn = rows.reader.open_end and not rows.pending
         records, bad, self._records, self._bad = self._records, self._bad, [], []
-        return Piece(records, bad, size, rows.reader.mark(ended=ended, open_end=torn))
+        return Piece(records, bad, size, rows.reader.track.mark(ended))
 
     def _damaged(self, reason: str) -> Iterator[Piece]:
         bad = self._maker.bad(self._position(), reason)
         yield self._piece(last_row=False)
-        yield Piece([], [bad], 0, self._rows.reader.mark(), damaged=True)
+        yield Piece([], [bad], 0, self._rows.reader.track.mark(), damaged=True)
 
 
 def _explained(problem: str) -> Exception:

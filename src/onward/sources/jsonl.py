@@ -55,7 +55,7 @@ class JsonLines:
             except Damaged as damage:
                 yield lines.damaged(damage)
                 return
-            yield Piece([], [], 0, reader.mark(ended=True, open_end=reader.open_end))
+            yield Piece([], [], 0, reader.track.mark(ended=True))
 
 
 class _Lines:
@@ -75,8 +75,7 @@ class _Lines:
         """The records of one run of lines. Each piece is made, and the track moved, only when it is asked for."""
         view = memoryview(run)
         lines = run.split(b"\n")
-        torn = lines[-1] != b""
-        if not torn:
+        if not lines[-1]:
             lines.pop()
         parse = _parse_exactly if may_lose_digits(run) else orjson.loads
         for part in _evenly(lines):
@@ -85,7 +84,7 @@ class _Lines:
                 length = min(sum(map(len, part[:used])) + used, len(view))
                 self._track.take(view[:length], used)
                 view, part = view[length:], part[used:]
-                yield Piece(records, bad, length, self._track.mark(open_end=torn and not view))
+                yield Piece(records, bad, length, self._track.mark())
 
     def _records(
         self, lines: list[bytes], parse: Callable[[bytes], Any]

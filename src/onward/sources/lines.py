@@ -61,13 +61,18 @@ class Track:
         self._name = file.name
         self._stat = stat
         self._hash = PrefixHash()
+        self._open_end = False
         self.offset = 0
         self.line = 0
 
     def take(self, data: bytes | memoryview, lines: int) -> None:
+        """`data` was consumed: so many lines, or what is none (a byte order mark, an end of line)."""
         self._hash.update(data)
         self.offset += len(data)
         self.line += lines
+        ends_line = data[-1:] == b"\n"
+        if lines or ends_line:
+            self._open_end = not ends_line
 
     def go_to(self, mark: Mark, stream: Stream) -> bytes:
         """Bring stream and track to the mark; returns bytes behind it that had to be read already."""
@@ -78,12 +83,12 @@ class Track:
         rest = hash_to(stream, self._hash, mark.offset - self.offset)
         if rest is None:
             raise SourceError(f"{self._name} became shorter while it was being read; start again")
-        self.offset, self.line = mark.offset, mark.line
+        self.offset, self.line, self._open_end = mark.offset, mark.line, mark.open_end
         return rest
 
-    def mark(self, *, ended: bool = False, open_end: bool = False) -> Mark:
+    def mark(self, ended: bool = False) -> Mark:
         hashes = self._hash.digest, self._hash.chain
-        return Mark(self._name, self._stat, self.offset, self.line, *hashes, ended=ended, open_end=open_end)
+        return Mark(self._name, self._stat, self.offset, self.line, *hashes, ended, self._open_end)
 
 
 def hash_to(stream: Stream, prefix: PrefixHash, length: int | None) -> bytes | None:
@@ -143,21 +148,20 @@ class LineReader:
         self._stream = open_stream(file, encoding)
         self.track = Track(file, self._stream.stat)
         self._mark = mark
-        self.open_end = bool(mark and mark.open_end)
 
     def runs(self) -> Iterator[bytes]:
         """Runs of whole lines behind the mark. Raises Damaged where the stream cannot be read further."""
         rest = self.track.go_to(self._mark, self._stream) if self._mark else b""
         fresh = self.track.offset == 0
+        open_end = self._mark is not None and self._mark.open_end
         for run in whole_lines(self._stream, rest):
             if fresh:
                 run = self._without(run, BOM)
-            elif self.open_end:  # what ends the last line that was read, which had no newline then
+            elif open_end:  # what ends the last line that was read, which had no newline then
                 run = self._without(run, b"\r\n", b"\n")
-            fresh = self.open_end = False
+            fresh = open_end = False
             if run:
                 yield run
-                self.open_end = not run.endswith(b"\n")
 
     def _without(self, run: bytes, *beginnings: bytes) -> bytes:
         for beginning in beginnings:
@@ -165,9 +169,6 @@ class LineReader:
                 self.track.take(beginning, 0)
                 return run[len(beginning) :]
         return run
-
-    def mark(self, *, ended: bool = False, open_end: bool = False) -> Mark:
-        return self.track.mark(ended=ended, open_end=open_end)
 
     def close(self) -> None:
         self._stream.close()
