@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from typing import Any, NoReturn
+from typing import Any
 
 from common import arguments, peak_memory_mb, report
 
