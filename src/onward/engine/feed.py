@@ -37,7 +37,7 @@ class FeedReport:
 
 
 class Feed:
-    """Reads the source as long as no other run does. `state`: `waiting` (another run feeds), `reading`, `done` (all
+    """Reads the source as long as no other run does. `state`: `starting`, `waiting` (another run feeds), `reading`, `done` (all
     is in the store), `stopped` (a bad line, or told to), `broken` (`error` says why).
     """
 
@@ -51,7 +51,7 @@ class Feed:
         events: Events,
         changed: Callable[[], None],
     ):
-        self.state: Literal["waiting", "reading", "done", "stopped", "broken"] = "waiting"
+        self.state: Literal["starting", "waiting", "reading", "done", "stopped", "broken"] = "starting"
         self.error: BaseException | None = None
         self.bad_line: BadLine | None = None
         self.report = FeedReport()
@@ -80,6 +80,11 @@ class Feed:
     def is_over(self) -> bool:
         return self.state in ("done", "stopped", "broken")
 
+    def brings_nothing(self, source_complete: bool) -> bool:
+        """Whether no more records can come. Before this run has looked at the source, its having been read to the end
+        says nothing: it may have changed since."""
+        return self.is_over or (self.state == "waiting" and source_complete)
+
     def _work(self) -> None:
         try:
             taken = self._wait_for_turn()
@@ -99,7 +104,7 @@ class Feed:
             taken = self._journal.ask(lambda store: store.take_feed(self._run)).result()
             if taken is not None:
                 return None if waited and taken.complete else taken
-            waited = True
+            waited, self.state = True, "waiting"
             self._told_to_stop.wait(ASK_AGAIN)
         return None
 

@@ -147,11 +147,11 @@ class Governor:
             return await self._limit_is_done()
         if not worker.dry:
             return False
-        if not self._feed.is_over and not worker.tally.counts.source_complete:
+        if not self._feed.brings_nothing(worker.tally.counts.source_complete):
             return False
         counts = await asyncio.wrap_future(self._journal.ask(lambda store: store.counts(store.instance_of(self._run))))
         worker.tally.refresh(counts)
-        if worker.held or not (self._feed.is_over or counts.source_complete):
+        if worker.held or not self._feed.brings_nothing(counts.source_complete):
             return False
         if counts.held.get("suspect"):
             self._inquest.begin()

@@ -309,7 +309,7 @@ class Worker:
 
     def _stale(self, attempt: Attempt, stale: Stale) -> None:
         fact = attempt.held("stale", f"the stored output of {stale.step} no longer decodes: {stale.reason}")
-        fact.event = "record_waits"
+        fact.event, fact.step = "record_waits", stale.step
         self.submit(fact)
 
     def died_alone(self, attempt: Attempt, how: str) -> None:
