@@ -76,6 +76,9 @@ class Change:
     def recount_failures(self) -> None:
         """Count failed and quarantined records by cause anew: they are few, and lie in an index of their own."""
         self.execute("drop_failure_counts")
+        for what, name in list(self._moved):
+            if what == "failure":
+                del self._moved[what, name]  # their records lie in the tables already
         for step, kind, n in self.rows("count_failures"):
             self.count("failure", cause(step, kind), n)
 

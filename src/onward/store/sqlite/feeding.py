@@ -112,6 +112,8 @@ def _apply_presented(
     if presented.new and not _insert_all(change, [rows[index] for index in presented.new], pass_number):
         raise AssertionError("a key that was new a moment ago is known")
     change.execute("seen_again", presented.unchanged, pass_number=pass_number)
+    if presented.returned:
+        change.count_all("step", dict(change.rows("superseded_steps", presented.returned)))
     for _, state, lineage, changed in presented.returned:
         change.count("vanished", state, -1)
         change.count("state", state, 1)
@@ -190,6 +192,8 @@ def _vanish(change: Change, pass_number: int) -> int:
         return 0
     for lineage, changed, n in change.rows("vanishing_lineages", pass_number=pass_number):
         change.count("lineage_changed" if changed else "lineage", str(lineage), -n)
+    for step, n in change.rows("vanishing_steps", pass_number=pass_number):
+        change.count("step", step, -n)
     for state, n in moved:
         change.count("state", state, -n)
         change.count("vanished", State.PENDING if state == State.IN_PROGRESS else state, n)

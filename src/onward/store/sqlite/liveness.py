@@ -49,7 +49,7 @@ class RunLocks:
     """The run locks of one store. `path` is the store's file; None (in memory) knows only this process."""
 
     def __init__(self, path: Path | None):
-        self._name = str(path) if path else f"memory:{id(self)}"
+        self._name = str(path.resolve()) if path else f"memory:{id(self)}"
         self._file = path.with_name(path.name + "-runs") if path else None
 
     def hold(self, run: int) -> None:

@@ -261,6 +261,10 @@ WHERE instance = :instance AND pass < :pass_number AND vanished = 0 GROUP BY sta
 SELECT lineage, input_changed, count(*) FROM records
 WHERE instance = :instance AND pass < :pass_number AND vanished = 0 AND state = 'succeeded' GROUP BY lineage, input_changed
 
+-- name: vanishing_steps
+SELECT c.step, count(*) FROM records r CROSS JOIN checkpoints c ON c.record = r.id AND c.generation = r.generation
+WHERE r.instance = :instance AND r.pass < :pass_number AND r.vanished = 0 GROUP BY c.step
+
 -- name: vanish_history
 INSERT INTO history (instance, record, run, at, event, reason)
 SELECT instance, id, :run, :now, 'record_vanished', 'no longer in the source'
