@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onward.api import run, run_async
+    from onward.api import export, failures, release, rerun, results, retry, run, run_async, status
     from onward.errors import (
         DeclarationError,
         Done,
@@ -40,16 +40,23 @@ __all__ = [
     "UsageError",
     "csv",
     "directory",
+    "export",
+    "failures",
     "iterable",
     "jsonl",
     "parquet",
+    "release",
+    "rerun",
+    "results",
+    "retry",
     "run",
     "run_async",
+    "status",
 ]
 
 # Names are loaded when they are first used: `import onward` alone costs next to nothing.
 _HOMES = {
-    "onward.api": ("run", "run_async"),
+    "onward.api": ("export", "failures", "release", "rerun", "results", "retry", "run", "run_async", "status"),
     "onward.errors": (
         "DeclarationError",
         "Done",

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
 
 from onward import runner
 from onward.engine.govern import Bounds
 from onward.engine.tally import Progress
 from onward.errors import UsageError
 from onward.job import registry
+from onward.job.coding import record_validate
 from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.plan import FailureLimit
-from onward.model import RunResult
+from onward.model import Result, RunResult
+from onward.operate import acts, choices, questions
+from onward.operate.acts import Marked
+from onward.operate.questions import Subject
+from onward.ports import Desk, InstanceFacts
+
+T = TypeVar("T")
 
 
 def run(
@@ -62,6 +71,228 @@ async def run_async(
     bounds = _bounds(job, limit, max_failures, max_time, grace)
     options = runner.Options(store, concurrency, bounds, wait, progress=progress, handle_signals=False)
     return await runner.run_async(job, binding, options)
+
+
+def status(
+    job: Job | str, *, store: str | None = None, params: Any = None, instance: str | None = None
+) -> dict[str, Any]:
+    """How an instance stands, as `onward status --json` has it. Without params and instance: the only one there is.
+
+    `job` may be its name where only the store is at hand; its steps are then those of the newest run. Raises
+    UsageError, StoreMissing.
+    """
+    with _desk(job, store) as desk:
+        return questions.status(desk, _subject(desk, job, params, instance))
+
+
+def instances(job: Job | str, *, store: str | None = None) -> list[dict[str, Any]]:
+    """The job's instances, oldest first."""
+    with _desk(job, store) as desk:
+        return questions.instances(desk, _name(job))
+
+
+def failures(
+    job: Job | str,
+    *,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    kind: str | None = None,
+    state: str | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Failed, quarantined and unconfirmed records in source order, as `onward failures --json` has them."""
+    return _each(job, store, params, instance, lambda desk, subject: questions.failures(desk, subject, kind, state))
+
+
+def causes(
+    job: Job | str,
+    *,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    kind: str | None = None,
+    state: str | None = None,
+) -> list[dict[str, Any]]:
+    """The same records, those alike in step, kind and type of error put together, most frequent first."""
+    with _desk(job, store) as desk:
+        return questions.causes(desk, _subject(desk, job, params, instance), kind, state)
+
+
+def show(
+    job: Job | str, key: Any, *, store: str | None = None, params: Any = None, instance: str | None = None
+) -> dict[str, Any]:
+    """One record's whole history and the reasons."""
+    with _desk(job, store) as desk:
+        subject = _subject(desk, job, params, instance)
+        return questions.show(desk, subject, choices.one_record(desk, subject.number, key))
+
+
+def retry(
+    job: Job | str,
+    *keys: Any,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    from_file: str | Path | None = None,
+    all: bool = False,
+    kind: str | None = None,
+    step: str | None = None,
+    stale: bool = False,
+    dry_run: bool = False,
+) -> Marked:
+    """Mark failed records as pending, with fresh attempts; the next run goes on at the step where they failed.
+
+    Keys are JSON values: 7 is not "7". What is given has to hold together: `kind` and `step` of the failure, `stale`
+    (the step that failed has changed since), keys. Raises UsageError where nothing is chosen, or a key is unknown.
+    """
+    selection = choices.Selection(keys, from_file, all, kind, step, stale, dry_run)
+    return _act("retry", job, store, params, instance, selection)
+
+
+def release(
+    job: Job | str,
+    *keys: Any,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    from_file: str | Path | None = None,
+    all: bool = False,
+    kind: str | None = None,
+    step: str | None = None,
+    stale: bool = False,
+    dry_run: bool = False,
+) -> Marked:
+    """Mark quarantined records as pending; chosen as in `retry`.
+
+    A line of `from_file` with an `input`, as `export` writes it, corrects the record: it begins anew with that value,
+    which outlives another reading of the source as long as the source presents what it presented before.
+    """
+    selection = choices.Selection(keys, from_file, all, kind, step, stale, dry_run)
+    return _act("release", job, store, params, instance, selection)
+
+
+def rerun(
+    job: Job | str,
+    *keys: Any,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    from_file: str | Path | None = None,
+    all: bool = False,
+    kind: str | None = None,
+    step: str | None = None,
+    stale: bool = False,
+    dry_run: bool = False,
+) -> Marked:
+    """Mark finished records, and those that wait with a stale checkpoint, for a new generation.
+
+    It begins at `step`, else at the first stale step, else at the first; outputs of earlier steps are taken over,
+    unless the input has changed. `step` alone chooses all records that have it. Old generations stay, and until the
+    new one has succeeded exports have the old one.
+    """
+    selection = choices.Selection(keys, from_file, all, kind, step, stale, dry_run)
+    return _act("rerun", job, store, params, instance, selection)
+
+
+def export(
+    job: Job | str,
+    out: str | Path,
+    *,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    format: str | None = None,
+    state: str = "succeeded",
+    flat: bool = False,
+    generation: str = "last",
+) -> int:
+    """Write results to a file that appears whole or not at all; the number of rows.
+
+    `out` is relative to the current folder. See `operate.questions.rows` for what is in it. Raises UsageError,
+    ExportError.
+    """
+    sink = runner.open_sink(out, format, flat)
+    with _desk(job, store) as desk:
+        return sink.write(questions.rows(desk, _subject(desk, job, params, instance), state, generation))
+
+
+def results(
+    job: Job | str,
+    *,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    state: str = "succeeded",
+) -> Iterator[Result]:
+    """Results in source order, from one snapshot, in constant memory."""
+    return _each(job, store, params, instance, lambda desk, subject: questions.results(desk, subject, state))
+
+
+@contextlib.contextmanager
+def _desk(job: Job | str, store: str | None) -> Iterator[Desk]:
+    _stop_if_only_loaded()
+    if isinstance(job, str) and store is None:
+        raise UsageError(f"where is the store of job '{job}'? A name alone needs store=…")
+    desk = runner.open_desk(runner.store_url(None if isinstance(job, str) else job, store))
+    try:
+        yield desk
+    finally:
+        desk.close()
+
+
+def _each(
+    job: Job | str,
+    store: str | None,
+    params: Any,
+    instance: str | None,
+    ask: Callable[[Desk, Subject], Iterator[T]],
+) -> Iterator[T]:
+    """The answers to a question with many; what is wrong with it is said at once, the store let go at the end."""
+    with contextlib.ExitStack() as stack:
+        desk = stack.enter_context(_desk(job, store))
+        answers = ask(desk, _subject(desk, job, params, instance))
+        held = stack.pop_all()
+
+    def each() -> Iterator[T]:
+        with held:
+            yield from answers
+
+    return each()
+
+
+def _name(job: Job | str) -> str:
+    return job if isinstance(job, str) else job.name
+
+
+def _subject(desk: Desk, job: Job | str, params: Any, instance: str | None) -> Subject:
+    binding = bind(job, params, instance) if isinstance(job, Job) and params is not None else None
+    facts = questions.choose_instance(desk, _name(job), binding.instance if binding else instance)
+    return Subject(_name(job), facts.name, facts.number, _today(job, binding, facts))
+
+
+def _today(job: Job | str, binding: Binding | None, facts: InstanceFacts) -> dict[str, str]:
+    """Versions by step: of the job as it is now, for these params or those of the newest run."""
+    if isinstance(job, Job):
+        with contextlib.suppress(UsageError):  # params that no longer fit: what the newest run had
+            binding = binding or job.bind_json(facts.params)
+            return {step.name: step.version for step in job.plan(binding.params).steps}
+    return {step.name: step.version for step in facts.versions}
+
+
+def _act(
+    act: acts.Act,
+    job: Job | str,
+    store: str | None,
+    params: Any,
+    instance: str | None,
+    selection: choices.Selection,
+) -> Marked:
+    validate = None
+    if isinstance(job, Job) and selection.from_file is not None:
+        shape = job.record_shape()
+        validate = None if shape is None else record_validate(shape)
+    with _desk(job, store) as desk:
+        return acts.mark(desk, _subject(desk, job, params, instance), act, selection, validate)
 
 
 def bind(job: Job, params: Any, instance: str | None) -> Binding:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from onward.model import Claimed, Counts, Fact, FeedBlock, FeedOutcome, StepVersion
+from onward.model import Claimed, Counts, Fact, FeedBlock, FeedOutcome, ResultGroup, State, StepVersion
 
 Validate = Callable[[Any], Any]
 """Turns a source's plain value into the job's record type; raises MisfitRecord."""
@@ -211,6 +211,245 @@ class WorkStore(Protocol):
 
     def tidy(self) -> int:
         """Shrink what may be shrunk; the bytes of write-ahead log that remain."""
+
+    def close(self) -> None:
+        """Let go of the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """A run as it is known. Times in UTC seconds. A run without an end that is not `alive` died, or, where it was
+    `told` why, was stopping when its process ended."""
+
+    run: int
+    started: float
+    ended: float | None
+    exit_code: int | None
+    host: str
+    reason: str | None
+    told: str | None
+    alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceFacts:
+    """An instance of a job. `params` (JSON text) and `versions` are those of its newest run."""
+
+    number: int
+    name: str
+    counts: Counts
+    params: str
+    versions: tuple[StepVersion, ...]
+    last_run: RunFacts | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Pending records that no run takes up now. `until`: when the first of them may be (UTC seconds)."""
+
+    reason: str
+    count: int
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """A step in progress in a living run. `done`: the steps that the record has checkpoints of."""
+
+    key: str
+    step: str | None
+    done: frozenset[str]
+    since: float
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One consistent reading of an instance. `results`: finished records by what made them."""
+
+    counts: Counts
+    results: list[ResultGroup]
+    waiting: list[Waiting]
+    runs: list[RunFacts]
+    in_flight: list[InFlight]
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRecord:
+    """A failed, quarantined or unconfirmed record and its newest failure. `step` None: its value did not fit."""
+
+    key: str
+    state: State
+    step: str | None
+    kind: str
+    error_type: str
+    error: str
+    attempts: int
+    deaths: int
+    failed_runs: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Failures alike: how many of each state, and one of them as an example."""
+
+    step: str | None
+    kind: str
+    error_type: str
+    states: Mapping[State, int]
+    key: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFacts:
+    step: str
+    version: str
+    output: str
+    at: float
+    run: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationFacts:
+    """One generation of a record: its input (JSON text, None: not stored), checkpoints in order of time, and, if it
+    succeeded, the versions that made it."""
+
+    generation: int
+    succeeded: bool
+    input: str | None
+    input_hash: str | None
+    made_by: Mapping[str, str] | None
+    skipped: str | None
+    checkpoints: list[CheckpointFacts]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    at: float
+    event: str
+    step: str | None
+    reason: str | None
+    actor: str | None
+    run: int | None
+    detail: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FailureFacts:
+    step: str | None
+    version: str | None
+    kind: str
+    error_type: str
+    error: str
+    attempts: int
+    at: float
+    run: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFacts:
+    """All that is known of one record."""
+
+    key: str
+    state: State
+    vanished: bool
+    waiting: Waiting | None
+    generation: int
+    input_changed: bool
+    step: str | None
+    attempts: int
+    deaths: int
+    failed_runs: int
+    run: int | None
+    generations: list[GenerationFacts]
+    failure: FailureFacts | None
+    history: list[HistoryEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportWish:
+    """What an export is to hold. `state` `succeeded`: records that have a finished generation, with their newest
+    (`generations="last"`) or every one, oldest first; another state: the records that are in it, with what they have
+    so far of `steps`; None: every record, finished or not. Vanished records only where `vanished` asks for them, and
+    then for no others."""
+
+    state: State | None
+    steps: tuple[str, ...]
+    generations: Literal["last", "all"] = "last"
+    vanished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which records an act is for; all that is given has to hold. `records`: none but these, and then vanished ones
+    too. `step`: where they failed; for rerun, where the new generation begins. `having`: that have an output of this
+    step. `today`: versions by step, in step order. `actor`: who decides."""
+
+    act: Literal["retry", "release", "rerun"]
+    actor: str
+    today: Mapping[str, str]
+    records: Sequence[int] | None = None
+    kind: str | None = None
+    step: str | None = None
+    having: str | None = None
+    stale: bool = False
+    dry_run: bool = False
+
+
+@dataclass(slots=True)
+class Decided:
+    """How many records an act marked (or would), at which step they go on (None: the first), how many of them got
+    another input, and the states of named ones that it is not for."""
+
+    count: int = 0
+    from_steps: dict[str | None, int] = field(default_factory=dict)
+    corrected: int = 0
+    passed_over: dict[str, int] = field(default_factory=dict)
+
+
+class Desk(Protocol):
+    """Where people ask and decide. Questions are short readings, each consistent in itself; none stays open while
+    its answer is used. Acts change many records in commits of some hundreds, each record wholly or not at all, only
+    while it still is in the state that the act is for, and with a reason in its history; one that was interrupted is
+    given again. No run needs to be alive, and one that is keeps working."""
+
+    @property
+    def store(self) -> str:
+        """The store's absolute address, passwords masked."""
+
+    def jobs(self) -> list[str]:
+        """The names of all jobs in the store."""
+
+    def instances(self, job: str) -> list[InstanceFacts]:
+        """A job's instances, oldest first."""
+
+    def standing(self, instance: int) -> Standing:
+        """How an instance stands."""
+
+    def failures(self, instance: int, states: Sequence[State], kind: str | None) -> Iterator[FailedRecord]:
+        """Records in these states, in source order, without vanished ones."""
+
+    def causes(self, instance: int, states: Sequence[State], kind: str | None) -> list[Cause]:
+        """The same, those alike put together, most frequent first."""
+
+    def find(self, instance: int, keys: Iterable[str]) -> dict[str, int]:
+        """The records of those canonical keys that there are."""
+
+    def record(self, record: int) -> RecordFacts:
+        """One record and its history."""
+
+    def export(self, instance: int, wish: ExportWish) -> Iterator[ExportRow]:
+        """Rows in source order, as the instance stood when the first was asked for, in constant memory."""
+
+    def decide(self, instance: int, choice: Choice) -> Decided:
+        """Mark failed records (retry), quarantined ones (release), finished ones and those that wait with a stale
+        checkpoint (rerun) as pending."""
+
+    def correct(self, instance: int, values: Iterable[tuple[int, str]], choice: Choice) -> Decided:
+        """Release quarantined records, each with a new input (JSON text), as a new generation; one whose input is the
+        same goes on where it was."""
 
     def close(self) -> None:
         """Let go of the store."""

@@ -34,8 +34,10 @@ from onward.job.plan import Plan
 from onward.model import Counts, RunResult, State, StepVersion
 from onward.policy.endings import OK, ONWARD_FAULT, SOME_FAILED, Ending, NextAct, Remains, exit_code
 from onward.policy.versions import ResultVersions
-from onward.ports import RunBegun, RunStart
+from onward.ports import Desk, RunBegun, RunStart, Sink
+from onward.sinks import formats
 from onward.store.sqlite.connection import path_of
+from onward.store.sqlite.desk import SqliteDesk
 from onward.store.sqlite.work import LEASE_SECONDS, SqliteWorkStore
 
 SWITCH_INTERVAL = 0.0005
@@ -97,6 +99,19 @@ def open_work(url: str, create: bool, store_inputs: bool) -> SqliteWorkStore:
     lease = float(os.environ.get("ONWARD_LEASE", LEASE_SECONDS))
     path = path_of(url)
     return SqliteWorkStore(path.absolute() if path else None, SystemClock(), lease, create, store_inputs)
+
+
+def open_desk(url: str) -> Desk:
+    """Where people ask about what is in a store and decide. Raises StoreMissing."""
+    path = path_of(url)
+    if path is None:
+        raise UsageError("a store in memory ends with its run: there is nothing to ask about")
+    return SqliteDesk(path.absolute(), SystemClock())
+
+
+def open_sink(out: str | Path, format: str | None, flat: bool) -> Sink:
+    """Where an export goes. Raises UsageError."""
+    return formats.open_sink(out, format, flat)
 
 
 def run(job: Job, binding: Binding, options: Options) -> RunResult:

@@ -1,0 +1,1 @@
+"""What people ask and do besides running; adapters are handed in."""

@@ -1,0 +1,171 @@
+"""Acts: records are marked, and a run works on them."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import IO, Any, Literal
+
+from onward.errors import MisfitRecord, UsageError
+from onward.operate.choices import Entry, Selection, entries_of, given_keys, numbers, readable_twice
+from onward.operate.questions import Subject, check_kind
+from onward.ports import Choice, Decided, Desk
+
+Act = Literal["retry", "release", "rerun"]
+Validate = Callable[[Any], Any]
+
+MEANT = {
+    "retry": "failed record",
+    "release": "quarantined record",
+    "rerun": "finished record",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """What an act marked, or, with `dry_run`, would mark.
+
+    `from_steps`: at which step how many go on. `corrected`: how many got another input. `passed_over`: named records
+    in a state that the act is not for. As text it is a sentence for people.
+    """
+
+    act: Act
+    count: int
+    dry_run: bool
+    corrected: int = 0
+    from_steps: dict[str, int] = field(default_factory=dict)
+    passed_over: dict[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        said = self._said()
+        if self.passed_over:
+            others = ", ".join(f"{number} {state}" for state, number in sorted(self.passed_over.items()))
+            said += f" ({self.act} is not for {others})"
+        return said
+
+    def _said(self) -> str:
+        what = MEANT[self.act]
+        if not self.count:
+            return f"nothing matches: there is no such {what}"
+        many = f"{self.count:,} {what}{'s' if self.count != 1 else ''}"
+        steps = ", ".join(f"{step} {number:,}" for step, number in self.from_steps.items())
+        corrected = f", {self.corrected:,} with a corrected input" if self.corrected else ""
+        if self.dry_run:
+            return f"{many} would be marked for {self.act}{corrected}, to go on at: {steps}"
+        return f"{many} marked for {self.act}{corrected}, to go on at: {steps}; the next run works on them"
+
+
+def mark(desk: Desk, subject: Subject, act: Act, selection: Selection, validate: Validate | None = None) -> Marked:
+    """Mark failed (retry), quarantined (release) or finished (rerun) records as pending.
+
+    `validate` checks corrected inputs. Raises UsageError, and has then changed nothing.
+    """
+    _check(subject, act, selection)
+    if selection.from_file is not None:
+        with readable_twice(selection.from_file) as file:
+            return _from_file(desk, subject, act, selection, file, validate)
+    records = None
+    if selection.keys:
+        records = _unique(number for number, _ in numbers(desk, subject.number, given_keys(selection.keys)))
+    decided = desk.decide(subject.number, _choice(subject, act, selection, records))
+    return _marked(subject, act, selection, decided)
+
+
+def _check(subject: Subject, act: Act, selection: Selection) -> None:
+    check_kind(selection.kind)
+    filters = selection.kind is not None or selection.step is not None or selection.stale
+    if not (selection.names_records or selection.all or filters):
+        raise UsageError(f"which records? Name their keys, or say all, kind, step or stale: {act} takes no default")
+    if selection.all and selection.names_records:
+        raise UsageError("named keys and all exclude each other")
+    if act == "rerun" and selection.step is not None and selection.step not in subject.today:
+        raise UsageError(f"there is no step {selection.step!r} (steps: {', '.join(subject.today)})")
+
+
+def _from_file(
+    desk: Desk, subject: Subject, act: Act, selection: Selection, file: IO[bytes], validate: Validate | None
+) -> Marked:
+    """Read all of the file before anything is changed, then act on it."""
+    name = "standard input" if str(selection.from_file) == "-" else str(selection.from_file)
+    check = _checked(validate) if act == "release" else None
+
+    def read(check: Callable[[Entry, Any], None] | None) -> Iterator[tuple[int, Entry]]:
+        yield from numbers(desk, subject.number, given_keys(selection.keys))
+        yield from numbers(desk, subject.number, entries_of(file, name, check))
+
+    named, corrected = array("q"), array("q")
+    for number, entry in read(check):
+        (named if entry.value is None else corrected).append(number)
+    if corrected and (selection.kind or selection.step or selection.stale):
+        raise UsageError(f"{name} gives inputs, and says by that which records; leave out kind, step and stale")
+    decided = Decided()
+    if corrected:
+        values = ((number, entry.value) for number, entry in read(_unchecked) if entry.value is not None)
+        decided = desk.correct(subject.number, values, _choice(subject, act, selection, _unique(corrected)))
+    rest = _unique(set(named) - set(corrected))
+    if rest:
+        _add(decided, desk.decide(subject.number, _choice(subject, act, selection, rest)))
+    return _marked(subject, act, selection, decided)
+
+
+def _checked(validate: Validate | None) -> Callable[[Entry, Any], None]:
+    def check(entry: Entry, value: Any) -> None:
+        if validate is None:
+            return
+        try:
+            validate(value)
+        except MisfitRecord as misfit:
+            raise UsageError(f"{entry.where}: the input still does not fit: {misfit}") from None
+
+    return check
+
+
+def _unchecked(entry: Entry, value: Any) -> None:
+    """It was checked when the file was read first."""
+
+
+def _unique(found: Iterable[int]) -> array[int]:
+    return array("q", sorted(set(found)))
+
+
+def _choice(subject: Subject, act: Act, selection: Selection, records: array[int] | None) -> Choice:
+    alone = selection.kind is None and not (selection.all or selection.stale or selection.names_records)
+    return Choice(
+        act=act,
+        actor=_actor(),
+        today=subject.today,
+        records=records,
+        kind=selection.kind,
+        step=selection.step,
+        having=selection.step if act == "rerun" and alone else None,
+        stale=selection.stale,
+        dry_run=selection.dry_run,
+    )
+
+
+def _actor() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container without a name for its user
+        return f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
+
+
+def _add(total: Decided, more: Decided) -> None:
+    total.count += more.count
+    total.from_steps = dict(Counter(total.from_steps) + Counter(more.from_steps))
+    total.passed_over = dict(Counter(total.passed_over) + Counter(more.passed_over))
+
+
+def _marked(subject: Subject, act: Act, selection: Selection, decided: Decided) -> Marked:
+    """A record without a step noted in the store goes on at the first."""
+    first = next(iter(subject.today), "the first step")
+    steps: Counter[str] = Counter()
+    for step, number in decided.from_steps.items():
+        steps[step or first] += number
+    order = [*subject.today, *sorted(steps.keys() - subject.today.keys())]
+    from_steps = {step: steps[step] for step in order if steps[step]}
+    return Marked(act, decided.count, selection.dry_run, decided.corrected, from_steps, decided.passed_over)

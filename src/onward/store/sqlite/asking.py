@@ -1,0 +1,228 @@
+"""The questions of `ports.Desk`: each one short reading, or a list spooled in one and then read page by page."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import apsw
+import orjson
+
+from onward.codec import loads
+from onward.model import State, StepVersion
+from onward.policy.suspects import SUSPECT
+from onward.ports import (
+    Cause,
+    Clock,
+    ExportRow,
+    ExportWish,
+    FailedRecord,
+    InFlight,
+    InstanceFacts,
+    RunFacts,
+    Standing,
+    Waiting,
+)
+from onward.store.sqlite import statements
+from onward.store.sqlite.liveness import RunLocks
+from onward.store.sqlite.reading import read_counts, read_result_versions
+from onward.store.sqlite.spool import NOTHING, Spool
+
+SQL = statements.load("asking.sql")
+PAGE = 500
+PAGE_BYTES = 8 << 20
+IN_FLIGHT = 10
+STATES = list(State)
+
+Lineage = tuple[dict[str, str], str | None]
+WAITS = {
+    None: "back-off after a failure",
+    "stale": "a stored output no longer decodes; rerun makes it anew",
+    SUSPECT: "suspected of killing its process; the next run tries it in a child process",
+}
+DEAD_HOLDER = "held by a run that died; the next run takes it up"
+
+
+class Questions:
+    """Asks one connection. `locks` tell which runs live."""
+
+    def __init__(self, connection: apsw.Connection, locks: RunLocks, clock: Clock):
+        self.connection = connection
+        self._locks = locks
+        self._clock = clock
+
+    def rows(self, block: str, **bindings: Any) -> list[tuple[Any, ...]]:
+        return list(self.connection.execute(SQL[block], bindings))
+
+    @contextlib.contextmanager
+    def one_reading(self) -> Iterator[None]:
+        """What is asked inside sees one state of the store."""
+        with self.connection:
+            yield
+
+    def instances(self, job: str) -> list[InstanceFacts]:
+        with self.one_reading():
+            return [self._instance(number, name) for number, name in self.rows("instances", job=job)]
+
+    def _instance(self, number: int, name: str) -> InstanceFacts:
+        newest = self.rows("newest_run", instance=number)
+        params, versions = newest[0] if newest else ("{}", "[]")
+        runs = self._runs(number)
+        return InstanceFacts(
+            number,
+            name,
+            read_counts(self.connection, number),
+            params,
+            tuple(StepVersion(step, version) for step, version in orjson.loads(versions)),
+            runs[-1] if runs else None,
+        )
+
+    def _runs(self, instance: int) -> list[RunFacts]:
+        return [self._run(*row) for row in self.rows("runs", instance=instance)]
+
+    def _run(
+        self,
+        run: int,
+        started: float,
+        ended: float | None,
+        exit_code: int | None,
+        host: str,
+        reason: str | None,
+        told: str | None,
+        boot: str,
+        lease_until: float,
+    ) -> RunFacts:
+        alive = ended is None and self._lives(run, boot, lease_until)
+        return RunFacts(run, started, ended, exit_code, host, reason, told, alive)
+
+    def _lives(self, run: int, boot: str, lease_until: float) -> bool:
+        if boot != self._clock.boot or lease_until <= self._clock.steady():
+            return False
+        try:
+            return self._locks.is_held(run)
+        except OSError:  # a folder that cannot be written has no lock file to ask; the lease must do
+            return True
+
+    def standing(self, instance: int) -> Standing:
+        with self.one_reading():
+            counts = read_counts(self.connection, instance)
+            runs = self._runs(instance)
+            alive = orjson.dumps([run.run for run in runs if run.alive]).decode()
+            return Standing(
+                counts,
+                read_result_versions(self.connection, instance).groups,
+                self._waiting(instance, counts.held, alive),
+                runs,
+                [
+                    self._in_flight(*row)
+                    for row in self.rows("in_flight", instance=instance, alive=alive, limit=IN_FLIGHT)
+                ],
+            )
+
+    def _waiting(self, instance: int, held: dict[str, int], alive: str) -> list[Waiting]:
+        found = []
+        number, until = self.rows("back_off", instance=instance, now=self._clock.now())[0]
+        if number:
+            found.append(Waiting(WAITS[None], number, until))
+        found += [Waiting(WAITS.get(hold, hold), number) for hold, number in held.items()]
+        orphans = self.rows("held_by_the_dead", instance=instance, alive=alive)[0][0]
+        if orphans:
+            found.append(Waiting(DEAD_HOLDER, orphans))
+        return found
+
+    def _in_flight(self, key: str, step: str | None, since: float, run: int, record: int, generation: int) -> InFlight:
+        done = frozenset(row[0] for row in self.rows("steps_done", record=record, generation=generation))
+        return InFlight(key, step, done, since, run)
+
+    def failures(self, instance: int, states: Sequence[State], kind: str | None) -> Iterator[FailedRecord]:
+        among = orjson.dumps(states).decode()
+        with Spool(1) as spool:
+            spool.fill(
+                self.connection.execute(SQL["failed_records"], {"instance": instance, "states": among, "kind": kind})
+            )
+            for page in spool.pages(PAGE):
+                ids = orjson.dumps([record for (record,) in page]).decode()
+                for row in self.rows("failed_page", rows=ids, states=among):
+                    yield _failed_record(*row)
+
+    def causes(self, instance: int, states: Sequence[State], kind: str | None) -> list[Cause]:
+        among = orjson.dumps(states).decode()
+        found = []
+        for row in self.rows("causes", instance=instance, states=among, kind=kind):
+            step, named_kind, error_type, failed, quarantined, unconfirmed, key, message, _ = row
+            numbers = {State.FAILED: failed, State.QUARANTINED: quarantined, State.UNCONFIRMED: unconfirmed}
+            found.append(Cause(step, named_kind, error_type, numbers, key, loads(message)))
+        return sorted(found, key=lambda cause: -sum(cause.states.values()))
+
+    def find(self, instance: int, keys: Iterable[str]) -> dict[str, int]:
+        return dict(
+            self.connection.execute(SQL["find"], {"instance": instance, "keys": orjson.dumps(list(keys)).decode()})
+        )
+
+    def lineages(self, instance: int) -> dict[int, Lineage]:
+        return {
+            number: (dict(orjson.loads(versions)), skipped)
+            for number, versions, skipped in self.rows("lineages", instance=instance)
+        }
+
+    def export(self, instance: int, wish: ExportWish) -> Iterator[ExportRow]:
+        with Spool(5) as spool:
+            with self.one_reading():
+                lineages = self.lineages(instance)
+                spool.fill(self._exported(instance, wish))
+            for page in spool.pages(PAGE):
+                while page:
+                    rows = self._export_page(page, lineages, wish)
+                    yield from rows
+                    page = page[len(rows) :]
+
+    def _exported(self, instance: int, wish: ExportWish) -> apsw.Cursor:
+        bindings: dict[str, Any] = {"instance": instance, "place": STATES.index(wish.state or State.SUCCEEDED)}
+        if wish.vanished or wish.state is None:
+            bindings |= {"vanished": int(wish.vanished), "states": orjson.dumps(STATES).decode()}
+            return self.connection.execute(SQL["export_whole"], bindings)
+        if wish.state is State.SUCCEEDED:
+            block = "export_last" if wish.generations == "last" else "export_all_generations"
+            return self.connection.execute(SQL[block], bindings)
+        return self.connection.execute(SQL["export_state"], {**bindings, "state": wish.state})
+
+    def _export_page(
+        self, page: Sequence[tuple[int, ...]], lineages: dict[int, Lineage], wish: ExportWish
+    ) -> list[ExportRow]:
+        """The first rows of the page, as many as fit, in one reading: outputs may be large."""
+        rows: list[ExportRow] = []
+        size = 0
+        with self.one_reading():
+            for record, generation, lineage, number, place in page:
+                key, value = self.rows("export_record", record=record, generation=generation)[0]
+                stored = self.rows("export_outputs", record=record, generation=generation)
+                if lineage != NOTHING:
+                    versions = lineages[lineage][0]
+                    found = {step: output for step, _, output in stored}
+                    outputs = {step: found[step] for step in versions if step in found}
+                else:
+                    begun = {step: (version, output) for step, version, output in stored[:number]}
+                    versions = {step: begun[step][0] for step in wish.steps if step in begun}
+                    outputs = {step: begun[step][1] for step in versions}
+                rows.append(ExportRow(key, value, outputs, STATES[place], versions, generation))
+                size += len(value or "") + sum(map(len, outputs.values()))
+                if size >= PAGE_BYTES:
+                    break
+        return rows
+
+
+def _failed_record(
+    key: str,
+    state: str,
+    step: str | None,
+    kind: str,
+    error_type: str,
+    message: str,
+    attempts: int,
+    deaths: int,
+    failed_runs: int,
+    at: float,
+) -> FailedRecord:
+    text = loads(message)
+    return FailedRecord(key, State(state), step, kind, error_type, text, attempts, deaths, failed_runs, at)

@@ -1,0 +1,258 @@
+"""The acts of `ports.Desk`: some hundreds of records a commit, each conditional on the state it is still in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeVar
+
+import apsw
+import orjson
+
+from onward.codec import dumps, loads
+from onward.model import State
+from onward.policy import transitions
+from onward.policy.suspects import DEATHS_TO_CONVICT, DEATHS_TO_SUSPECT, SUSPECT
+from onward.policy.versions import before, is_stale, rerun_from
+from onward.ports import Choice, Clock, Decided
+from onward.store.sqlite import statements
+from onward.store.sqlite.asking import Lineage
+from onward.store.sqlite.change import Change
+from onward.store.sqlite.connection import transaction
+from onward.store.sqlite.feeding import digest
+from onward.store.sqlite.spool import Spool
+
+T = TypeVar("T")
+
+SQL = {**statements.load("work.sql"), **statements.load("deciding.sql")}
+AT_ONCE = 500
+BYTES_AT_ONCE = 8 << 20
+BEGINNING = {"retry": State.FAILED, "release": State.QUARANTINED}
+EVENTS = {"retry": "record_retried", "release": "record_released", "rerun": "record_rerun"}
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One act on one instance. `lineages`: what made its finished records. A dry run needs no writing connection."""
+
+    connection: apsw.Connection
+    clock: Clock
+    instance: int
+    choice: Choice
+    lineages: dict[int, Lineage]
+
+    def decide(self) -> Decided:
+        """Choose in one short reading, then mark page by page."""
+        decided = Decided()
+        apply = self._rerun if self.choice.act == "rerun" else self._again
+        with Spool(1) as spool:
+            spool.fill(self._candidates())
+            for page in spool.pages(AT_ONCE):
+                self._in_one_commit(apply, [record for (record,) in page], decided)
+        return decided
+
+    def correct(self, values: Iterable[tuple[int, str]]) -> Decided:
+        decided = Decided()
+        for page in _pages(values):
+            self._in_one_commit(self._correct, page, decided)
+        return decided
+
+    def _in_one_commit(
+        self, apply: Callable[[Change, list[T], Decided], None], page: list[T], decided: Decided
+    ) -> None:
+        change = Change(self.connection, self.instance, None, self.clock.now(), SQL)
+        if self.choice.dry_run:
+            apply(change, page, decided)
+            return
+        with transaction(self.connection):
+            apply(change, page, decided)
+            change.flush()
+
+    def _candidates(self) -> Iterable[Sequence[int | None]]:
+        choice = self.choice
+        if choice.records is not None:
+            return ([record] for record in choice.records)
+        if choice.act != "rerun":
+            state = BEGINNING[choice.act]
+            return self.connection.execute(SQL["in_state"], {"instance": self.instance, "state": state})
+        lineages = None
+        if choice.stale or choice.having is not None:
+            lineages = orjson.dumps([number for number, made in self.lineages.items() if self._wants(*made)]).decode()
+        bindings = {"instance": self.instance, "lineages": lineages, "changed": int(choice.having is None)}
+        return self.connection.execute(SQL["finished"], bindings)
+
+    def _wants(self, made_by: dict[str, str], skipped: str | None, changed: bool = False) -> bool:
+        """Whether the choice means results that these versions made."""
+        choice = self.choice
+        if choice.having is not None and choice.having not in made_by:
+            return False
+        return not choice.stale or changed or is_stale(made_by, skipped, choice.today)
+
+    # Retry and release.
+
+    def _again(self, change: Change, ids: list[int], decided: Decided) -> None:
+        choice = self.choice
+        state = BEGINNING[choice.act]
+        transitions.require(state, State.PENDING)
+        rows = change.rows(
+            "matching_ended",
+            ids,
+            state=state,
+            named=int(choice.records is not None),
+            kind=choice.kind,
+            step=choice.step,
+            stale=int(choice.stale),
+            today=orjson.dumps(list(choice.today.items())).decode(),
+        )
+        self._pass_over(change, ids, rows, decided)
+        decided.count += len(rows)
+        _tally(decided, [step for _, _, _, step, _ in rows])
+        if choice.dry_run or not rows:
+            return
+        # One that was convicted of killing its process is tried in a child first: it may do so again.
+        marks = [[row[0], DEATHS_TO_SUSPECT if row[4] >= DEATHS_TO_CONVICT else 0] for row in rows]
+        change.execute("mark_again", marks, state=state, suspect=SUSPECT)
+        self._move(change, state, rows)
+        change.recount_failures()
+        self._note(change, [[row[0], row[3], f"{choice.act}: it goes on where it was"] for row in rows])
+
+    # Rerun.
+
+    def _rerun(self, change: Change, ids: list[int], decided: Decided) -> None:
+        choice = self.choice
+        transitions.require(State.SUCCEEDED, State.PENDING)
+        rows = change.rows("matching_finished", ids, named=int(choice.records is not None), kind=choice.kind)
+        begun = [(row, self._begin(row)) for row in rows]
+        chosen = [(row, step) for row, step in begun if step is not None]
+        self._pass_over(change, ids, [row for row, _ in chosen], decided)
+        decided.count += len(chosen)
+        _tally(decided, [step for _, step in chosen])
+        if choice.dry_run or not chosen:
+            return
+        steps = list(choice.today)
+        marks = [[row[0], row[2], [] if row[5] else before(step, steps)] for row, step in chosen]
+        counted = [mark for mark, (row, _) in zip(marks, chosen, strict=True) if not row[1]]
+        for step, number in change.rows("not_taken_over", counted):
+            change.count("step", step, -number)
+        change.execute("keep_generation", marks)
+        change.execute("take_over_outputs", marks)
+        change.execute("next_generation", marks)
+        self._uncount(change, [row for row, _ in chosen if row[3] == State.SUCCEEDED])
+        reason = "rerun: a new generation"
+        self._note(
+            change, [[row[0], step, f"{reason}, its input has changed" if row[5] else reason] for row, step in chosen]
+        )
+
+    def _begin(self, row: tuple[Any, ...]) -> str | None:
+        """The step at which the record's new generation begins; None where the choice does not mean it."""
+        _, _, _, state, lineage, changed, step, checkpoints = row
+        choice = self.choice
+        if state == State.SUCCEEDED:
+            made_by, skipped = self.lineages[lineage]
+            if not self._wants(made_by, skipped, bool(changed)):
+                return None
+            return rerun_from(made_by, skipped, choice.today, bool(changed), choice.step)
+        made_by = dict(orjson.loads(checkpoints))
+        if choice.having is not None and choice.having not in made_by:
+            return None
+        return choice.step or _first_to_redo(made_by, step, choice.today)
+
+    def _uncount(self, change: Change, rows: list[tuple[Any, ...]]) -> None:
+        """Take finished records out of the counters that only finished ones are in."""
+        self._move(change, State.SUCCEEDED, rows)
+        for _, vanished, _, _, lineage, changed, _, _ in rows:
+            skipped = self.lineages[lineage][1]
+            if skipped is not None:
+                change.count("skipped", skipped, -1)
+            if not vanished:
+                change.count("lineage_changed" if changed else "lineage", str(lineage), -1)
+
+    # Corrections.
+
+    def _correct(self, change: Change, page: list[tuple[int, str]], decided: Decided) -> None:
+        state = State.QUARANTINED
+        transitions.require(state, State.PENDING)
+        given = dict(page)
+        none_else = {"named": 1, "kind": None, "step": None, "stale": 0, "today": "[]"}
+        matching = {row[0]: row for row in change.rows("matching_ended", list(given), state=state, **none_else)}
+        inputs = {row[0]: row[1:] for row in change.rows("current_inputs", list(matching))}
+        other = [record for record in matching if not _same(inputs.get(record), given[record])]
+        same = [record for record in matching if record not in set(other)]
+        self._pass_over(change, list(given), list(matching.values()), decided)
+        if same:
+            self._again(change, same, decided)
+        decided.count += len(other)
+        decided.corrected += len(other)
+        _tally(decided, [None for _ in other])
+        if self.choice.dry_run or not other:
+            return
+        rows = []
+        for record in other:
+            old_hash, _, source_hash = inputs.get(record, (None, None, None))
+            generation = matching[record][2] + 1
+            rows.append([record, generation, digest(given[record]), given[record], source_hash or old_hash])
+        counted = [[record] for record in other if not matching[record][1]]
+        for step, number in change.rows("superseded_steps", counted):
+            change.count("step", step, -number)
+        change.execute("next_generation", rows)
+        change.execute("corrected_inputs", rows)
+        self._move(change, state, [matching[record] for record in other])
+        change.recount_failures()
+        self._note(change, [[record, None, "release: with a corrected input"] for record in other])
+
+    # What all acts share.
+
+    def _pass_over(self, change: Change, ids: list[int], rows: Sequence[tuple[Any, ...]], decided: Decided) -> None:
+        """Count named records that are not in a state that the act is for."""
+        taken = {row[0] for row in rows}
+        rest = [record for record in ids if record not in taken]
+        if self.choice.records is None or not rest:
+            return
+        for state, number in change.rows("states_of", rest):
+            decided.passed_over[state] = decided.passed_over.get(state, 0) + number
+
+    def _move(self, change: Change, before: State, rows: Sequence[tuple[Any, ...]]) -> None:
+        gone = sum(1 for row in rows if row[1])
+        change.move(before, State.PENDING, len(rows) - gone)
+        change.count("vanished", before, -gone)
+        change.count("vanished", State.PENDING, gone)
+
+    def _note(self, change: Change, rows: list[list[Any]]) -> None:
+        change.execute("note", rows, actor=self.choice.actor, event=EVENTS[self.choice.act])
+
+
+def _tally(decided: Decided, steps: Iterable[str | None]) -> None:
+    for step, number in Counter(steps).items():
+        decided.from_steps[step] = decided.from_steps.get(step, 0) + number
+
+
+def _first_to_redo(made_by: dict[str, str], undecodable: str | None, today: Any) -> str:
+    """Where a record that waits with a stale checkpoint begins: the first output that another version made or that no
+    longer decodes."""
+    for step, version in today.items():
+        if step == undecodable or made_by.get(step, version) != version:
+            return str(step)
+    return str(next(iter(today)))
+
+
+def _same(held: tuple[Any, ...] | None, given: str) -> bool:
+    """Whether a given input is the one that the record has, however it is written."""
+    if held is None:
+        return False
+    input_hash, value, _ = held
+    return digest(given) == input_hash or (value is not None and dumps(loads(value)) == given)
+
+
+def _pages(values: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+    """A bounded number of values, and of bytes, at a time."""
+    source = iter(values)
+    while page := list(islice(source, 1)):
+        size = len(page[0][1])
+        for item in islice(source, AT_ONCE - 1):
+            page.append(item)
+            size += len(item[1])
+            if size >= BYTES_AT_ONCE:
+                break
+        yield page

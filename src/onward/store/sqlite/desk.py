@@ -1,0 +1,111 @@
+"""The asking and deciding side of the SQLite store: `ports.Desk`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import apsw
+
+from onward.model import State
+from onward.ports import (
+    Cause,
+    Choice,
+    Clock,
+    Decided,
+    ExportRow,
+    ExportWish,
+    FailedRecord,
+    InstanceFacts,
+    RecordFacts,
+    Standing,
+)
+from onward.store.sqlite import connection
+from onward.store.sqlite.asking import Questions
+from onward.store.sqlite.deciding import Act
+from onward.store.sqlite.history import record_facts
+from onward.store.sqlite.liveness import RunLocks
+
+
+class SqliteDesk:
+    """Asks through a connection that can change nothing; one that can is opened for the first act.
+
+    A store in memory has one connection, its writer's, and is asked through that (`shared`).
+    """
+
+    def __init__(self, path: Path | None, clock: Clock, shared: apsw.Connection | None = None):
+        self.path = path
+        self._clock = clock
+        self._writer = shared
+        if shared is None:
+            assert path is not None, "a store in memory has no other connection"
+            self._reader = connection.open_reader(path)
+        else:
+            self._reader = shared
+        self._questions = Questions(self._reader, RunLocks(path), clock)
+
+    @property
+    def store(self) -> str:
+        return str(self.path.absolute()) if self.path else "sqlite://"
+
+    def jobs(self) -> list[str]:
+        with connection._plain_errors(self.path):
+            return [name for (name,) in self._questions.rows("jobs")]
+
+    def instances(self, job: str) -> list[InstanceFacts]:
+        with connection._plain_errors(self.path):
+            return self._questions.instances(job)
+
+    def standing(self, instance: int) -> Standing:
+        with connection._plain_errors(self.path):
+            return self._questions.standing(instance)
+
+    def failures(self, instance: int, states: Sequence[State], kind: str | None) -> Iterator[FailedRecord]:
+        with connection._plain_errors(self.path):
+            yield from self._questions.failures(instance, states, kind)
+
+    def causes(self, instance: int, states: Sequence[State], kind: str | None) -> list[Cause]:
+        with connection._plain_errors(self.path):
+            return self._questions.causes(instance, states, kind)
+
+    def find(self, instance: int, keys: Iterable[str]) -> dict[str, int]:
+        with connection._plain_errors(self.path):
+            return self._questions.find(instance, keys)
+
+    def record(self, record: int) -> RecordFacts:
+        with connection._plain_errors(self.path):
+            return record_facts(self._questions, record)
+
+    def export(self, instance: int, wish: ExportWish) -> Iterator[ExportRow]:
+        with connection._plain_errors(self.path):
+            yield from self._questions.export(instance, wish)
+
+    def decide(self, instance: int, choice: Choice) -> Decided:
+        with self._acting():
+            return self._act(instance, choice).decide()
+
+    def correct(self, instance: int, values: Iterable[tuple[int, str]], choice: Choice) -> Decided:
+        with self._acting():
+            return self._act(instance, choice).correct(values)
+
+    def _act(self, instance: int, choice: Choice) -> Act:
+        if choice.dry_run:
+            chosen_by = self._reader
+        else:
+            if self._writer is None:
+                self._writer, _ = connection.open_writer(self.path, create=False)
+            chosen_by = self._writer
+        return Act(chosen_by, self._clock, instance, choice, self._questions.lineages(instance))
+
+    @contextlib.contextmanager
+    def _acting(self) -> Iterator[None]:
+        try:
+            yield
+        except apsw.Error as error:
+            raise connection.explain(error, self.path) from error
+
+    def close(self) -> None:
+        self._reader.close()
+        if self._writer is not None:
+            self._writer.close()
