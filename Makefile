@@ -16,7 +16,7 @@ torture:   ## 5,000 random kills; leaves the ledger of seeds and outcomes
 	build/env-test/bin/python -m tests.torture.kill_campaign --kills 5000 --ledger tests/torture/ledger.jsonl
 
 bench:     ## the benchmark table
-	build/env-test/bin/python benchmarks/run.py
+	python3 dev.py bench -- --write
 
 format:    ## format and sort imports
 	build/env-test/bin/ruff format . && build/env-test/bin/ruff check --fix .

@@ -5,6 +5,7 @@
     python3 dev.py test         install what the tests need and run every check and test
     python3 dev.py test --only PART [PART …]
     python3 dev.py parts        list the parts of `test`
+    python3 dev.py bench        measure the benchmark table, beside its references (words behind `--` go to the script)
 
 Each command works in a virtual environment of its own below `build/`. Where it may (root and apt), `test` installs the
 system tools that some tests need; elsewhere those tests say what they skipped and why.
@@ -23,6 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 OLDEST = (3, 11)
+NEWEST_FOR_EXAMPLE = (3, 14)
 
 PARTS: dict[str, list[str]] = {
     "format": ["ruff", "format", "--check", "."],
@@ -43,20 +45,27 @@ def main() -> int:
         print(f"onward needs Python {OLDEST[0]}.{OLDEST[1]} or newer, this is {sys.version.split()[0]}")
         return 2
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["example", "test", "parts"])
+    parser.add_argument("command", choices=["example", "test", "parts", "bench"])
     parser.add_argument("--fresh", action="store_true", help="remake the virtual environment first")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), metavar="PART", help="some parts of `test`")
+    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.command == "parts":
         print("\n".join(f"{name:12} {' '.join(command)}" for name, command in PARTS.items()))
         return 0
     if given.command == "example":
         return example(given.fresh)
+    if given.command == "bench":
+        python = environment("bench", [".[parquet]", "dbos"], given.fresh)
+        return subprocess.run([str(python), "benchmarks/run.py", *given.words], cwd=ROOT, check=False).returncode
     return test(given.fresh, given.only or list(PARTS))
 
 
 def example(fresh: bool) -> int:
     """The main job on real data. Run again after a kill, it goes on where it was."""
+    if sys.version_info >= NEWEST_FOR_EXAMPLE:
+        print("the example's embedding model is packaged for Python up to 3.13; start this with such a Python")
+        return 2
     folder = ROOT / "examples" / "companies"
     python = environment("example", [".[parquet]", "-r", str(folder / "requirements.txt")], fresh)
     onward = [str(python), "-m", "onward"]

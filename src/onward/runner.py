@@ -261,8 +261,11 @@ class _Session:
             self._store.end_run(self._begun.run, code, ending.text)
             counts = self._store.counts(self._begun.instance)
             self._store.tidy()
-        except OnwardError:
+        except OnwardError as error:
             lost = True  # the store cannot be written: the next run finds this one dead
+            if code < STOPPED_EARLY:
+                code = STOPPED_EARLY
+                ending = Ending(code, "the end of the run could not be recorded", str(error), "run")
         self._store.close()
         seconds = time.time() - self._began
         plain = {str(state): n for state, n in counts.states.items()}
@@ -334,6 +337,7 @@ class _Session:
         def look() -> None:
             self._worker.dry = False
             self._worker.claim_more()
+            self._governor.look_soon()
             self._worker.changed.set()
 
         with contextlib.suppress(RuntimeError):
@@ -357,6 +361,7 @@ class _Session:
             ended_here=tally.ended,
             longest=longest_call(self._worker),
             held=tally.counts.held,
+            next_try=tally.next_try(),
             target=self._options.bounds.limit,
         )
 
