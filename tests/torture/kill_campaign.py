@@ -18,7 +18,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,17 +26,12 @@ from typing import Any, TextIO
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import onward.runner as runner
 from judge import steplog
 from judge.judge import Limits, judge, judge_campaign
-from onward.errors import OnwardError
-from onward.job.loading import load_reference
-from onward.job.plan import JobReference
-from torture import looking
+from torture import forked, looking
+from torture.forked import PATIENCE, finish, read_acks
 from victims.campaign import Spec
 
-VICTIM = Path(__file__).parents[1] / "victims" / "campaign.py"
-PATIENCE = 60.0
 MAY_WAIT = 1000
 """How many records may wait for their commit, beyond the calls in progress."""
 
@@ -86,7 +80,6 @@ def make_spec(seed: int, folder: Path) -> tuple[Spec, list[Blow]]:
         concurrency=draw.choice((1, 2, 4, 8, 16, 32, 64)),
         input=str(folder / f"input.{source}"),
         log=str(folder / "steps.log"),
-        acks=str(folder / "acks.log"),
     )
     count = draw.randint(2, 8)
     share = records * steps * 2 / (count + 1)
@@ -110,44 +103,15 @@ def write_input(spec: Spec) -> None:
         Path(spec.input).write_bytes(text)
 
 
-def start(spec: Spec, folder: Path, store: Path) -> int:
-    """Fork a run of the job; its process."""
+def start(spec: Spec, folder: Path) -> int:
     described = folder / "spec.json"
     described.write_text(json.dumps(asdict(spec)))
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 99
-    try:
-        os.setsid()
-        os.environ["VICTIM_SPEC"], os.environ["VICTIM_RUN"] = str(described), str(os.getpid())
-        said = os.open(folder / "said.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        os.dup2(said, 1)
-        os.dup2(said, 2)
-        code = run_job(spec, store)
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+    return forked.start(_victim(folder))
 
 
-def run_job(spec: Spec, store: Path) -> int:
-    """Load the job as the command line does and run it in this process."""
-    from victims.campaign import note_acknowledged
-
-    job = load_reference(JobReference(VICTIM, None, "campaign"))
-    listeners = [(lambda event, fields: note_acknowledged(spec.acks, event, fields), True)]
-    try:
-        result = runner.run(job, job.bind(), runner.Options(store=str(store), listeners=listeners))
-    except OnwardError as error:
-        print(error)
-        return error.exit_code
-    print(result.reason)
-    return result.exit_code
+def _victim(folder: Path) -> forked.Victim:
+    environment = {"VICTIM_SPEC": str(folder / "spec.json")}
+    return forked.Victim(forked.VICTIMS / "campaign.py", "campaign", folder, environment)
 
 
 class Log:
@@ -193,27 +157,6 @@ def strike(pid: int, blow: Blow, log: Log) -> tuple[float | None, int | None]:
     return (moment, None) if killed else (None, code)
 
 
-def finish(pid: int) -> int | None:
-    """Wait for a run to end by itself; None where it hangs."""
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.002)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return None
-
-
-def read_acks(path: str) -> Iterator[tuple[Any, str, float]]:
-    if not Path(path).exists():
-        return
-    for line in Path(path).read_bytes().split(b"\n")[:-1]:
-        key, step, moment = json.loads(line)
-        yield key, step, moment
-
-
 def try_seed(seed: int, keep: Path | None = None) -> Report:
     """Run, kill, resume and judge the job of a seed."""
     began = time.monotonic()
@@ -225,7 +168,7 @@ def try_seed(seed: int, keep: Path | None = None) -> Report:
     store, log = folder / "store.db", Log(spec.log)
     code: int | None = None
     for blow in blows:
-        pid = start(spec, folder, store)
+        pid = start(spec, folder)
         moment, code = strike(pid, blow, log)
         if moment is None:
             break
@@ -233,7 +176,7 @@ def try_seed(seed: int, keep: Path | None = None) -> Report:
     report.kills = len(report.faults)
     last = report.faults[-1][1] if report.faults else steplog.now()
     if code is None or code in (3, 143):
-        code = finish(start(spec, folder, store))
+        code = finish(start(spec, folder))
     report.exit_code = code
     finished = None if code is None else steplog.now()
     report.found = weigh(spec, folder, store, report, last, finished)
@@ -250,8 +193,7 @@ def weigh(spec: Spec, folder: Path, store: Path, report: Report, last: float, fi
     report.busy = steplog.busy_share(entries, faults)
     undisturbed = undisturbed_lines(spec, folder)
     if report.exit_code not in (0, 1):
-        said = (folder / "said.log").read_text()[-2000:]
-        return [f"the last run ended with {report.exit_code}: {said}"]
+        return [f"the last run ended with {report.exit_code}: {_victim(folder).said[-2000:]}"]
     planned = planned_starts(spec, runs=len(faults) + 1)
     starts = [(entry.key, entry.step) for entry in entries if entry.what == "start"]
     known = {(steplog.key_text(key), step): number for (key, step), number in planned.items()}
@@ -272,7 +214,7 @@ def weigh(spec: Spec, folder: Path, store: Path, report: Report, last: float, fi
         undisturbed,
         looking.status(store),
         report.exit_code,
-        read_acks(spec.acks),
+        read_acks(_victim(folder).acks),
         limits,
     )
     return [*found, *looking.contradictions(store), *wrongly_ended(spec, store), *unclean(folder)]
@@ -308,7 +250,7 @@ def wrongly_ended(spec: Spec, store: Path) -> list[str]:
 
 
 def unclean(folder: Path) -> list[str]:
-    said = (folder / "said.log").read_text(errors="replace")
+    said = _victim(folder).said
     return [f"a run said: {said[-2000:]}"] if "Traceback" in said or "Error" in said else []
 
 
@@ -322,10 +264,9 @@ def undisturbed_lines(spec: Spec, folder: Path) -> list[bytes]:
             "waits": (0.0,) * len(spec.how),
             "how": tuple("async" if how == "process" else how for how in spec.how),
             "log": str(alone / "steps.log"),
-            "acks": str(alone / "acks.log"),
         }
     )
-    code = finish(start(quick, alone, alone / "store.db"))
+    code = finish(start(quick, alone))
     if code not in (0, 1):
         raise AssertionError(f"seed {spec.seed}: the undisturbed run ended with {code}")
     return looking.export_lines(alone / "store.db")

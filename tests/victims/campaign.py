@@ -23,7 +23,7 @@ RETRY = onward.Retry(attempts=4, base=0.01, cap=0.02)
 class Spec:
     """`how`: for each step `async`, `sync` or `process`. `waits`: for each step the longest wait in milliseconds.
 
-    `source`: jsonl, jsonl.gz, csv or iterable. `log`, `acks`: where starts and acknowledgements are written.
+    `source`: jsonl, jsonl.gz, csv or iterable. `log`: where starts are written.
     """
 
     seed: int
@@ -34,7 +34,6 @@ class Spec:
     concurrency: int
     input: str
     log: str
-    acks: str
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -75,16 +74,6 @@ class Spec:
 def read_spec(path: str | Path) -> Spec:
     fields = json.loads(Path(path).read_text())
     return Spec(**{**fields, "how": tuple(fields["how"]), "waits": tuple(fields["waits"])})
-
-
-def note_acknowledged(path: str, event: str, fields: Any) -> None:
-    """A listener: a line for each checkpoint that the run was told is durable."""
-    if event != "checkpoint_committed":
-        return
-    line = json.dumps([fields["key"], fields["step"], steplog.now()]).encode() + b"\n"
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.write(descriptor, line)
-    os.close(descriptor)
 
 
 def _rows(spec: Spec) -> Iterator[dict[str, Any]]:
