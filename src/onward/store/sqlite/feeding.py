@@ -10,6 +10,7 @@ import orjson
 
 from onward.model import FeedBlock, FeedOutcome, Kind, SourceRecord, State
 from onward.policy import transitions
+from onward.policy.suspects import DEATHS_TO_SUSPECT
 from onward.store.sqlite.change import Change, cause
 
 
@@ -32,7 +33,7 @@ class _Presented:
 
 def apply(change: Change, block: FeedBlock, store_inputs: bool) -> FeedOutcome:
     """Apply one block, or nothing of it where it has duplicate keys."""
-    cursor, _, pass_number, _, _ = change.rows("feed_state")[0]
+    cursor, _, pass_number, partly_fed, _ = change.rows("feed_state")[0]
     outcome = FeedOutcome(out_of_turn=cursor != block.after)
     if outcome.out_of_turn:
         return outcome
@@ -53,7 +54,7 @@ def apply(change: Change, block: FeedBlock, store_inputs: bool) -> FeedOutcome:
     else:
         last = block.records[-1].position if block.records else -1
         change.execute("fed", cursor=block.cursor, fed_position=last, complete=int(block.complete))
-        if block.complete and pass_number > 1:
+        if block.complete and (pass_number > 1 or partly_fed):
             outcome.vanished = _vanish(change, pass_number)
     return outcome
 
@@ -114,11 +115,7 @@ def _apply_presented(
     change.execute("seen_again", presented.unchanged, pass_number=pass_number)
     if presented.returned:
         change.count_all("step", dict(change.rows("superseded_steps", presented.returned)))
-    for _, state, lineage, changed in presented.returned:
-        change.count("vanished", state, -1)
-        change.count("state", state, 1)
-        if state == State.SUCCEEDED:
-            change.count("lineage_changed" if changed else "lineage", str(lineage), 1)
+    _count_returned(change, presented.returned)
     _replace_unfinished(change, presented.unfinished)
     _mark_finished(change, presented)
     outcome.added = len(presented.new)
@@ -126,6 +123,19 @@ def _apply_presented(
     outcome.changed_finished = len(presented.finished)
     outcome.returned = len(presented.returned)
     outcome.unchanged = len(presented.unchanged) - outcome.changed_unfinished - outcome.changed_finished
+
+
+def _count_returned(change: Change, rows: list[list[Any]]) -> None:
+    early_ends = dict(change.rows("early_ends")) if rows else {}
+    for _, state, lineage, changed in rows:
+        change.count("vanished", state, -1)
+        change.count("state", state, 1)
+        if state == State.SUCCEEDED:
+            change.count("lineage_changed" if changed else "lineage", str(lineage), 1)
+            if lineage in early_ends:
+                change.count("skipped", early_ends[lineage], 1)
+    if any(row[1] in (State.FAILED, State.QUARANTINED) for row in rows):
+        change.recount_failures()
 
 
 def _replace_unfinished(change: Change, rows: list[list[Any]]) -> None:
@@ -190,14 +200,17 @@ def _vanish(change: Change, pass_number: int) -> int:
     moved = change.rows("vanishing", pass_number=pass_number)
     if not moved:
         return 0
+    early_ends = dict(change.rows("early_ends"))
     for lineage, changed, n in change.rows("vanishing_lineages", pass_number=pass_number):
         change.count("lineage_changed" if changed else "lineage", str(lineage), -n)
+        if lineage in early_ends:
+            change.count("skipped", early_ends[lineage], -n)
     for step, n in change.rows("vanishing_steps", pass_number=pass_number):
         change.count("step", step, -n)
     for state, n in moved:
         change.count("state", state, -n)
         change.count("vanished", State.PENDING if state == State.IN_PROGRESS else state, n)
     change.execute("vanish_history", pass_number=pass_number)
-    change.execute("vanish", pass_number=pass_number)
+    change.execute("vanish", pass_number=pass_number, to_suspect=DEATHS_TO_SUSPECT)
     change.recount_failures()
     return sum(n for _, n in moved)

@@ -95,7 +95,7 @@ class SqliteWorkStore:
             if change.execute("take_feed") != 1:
                 return None
             cursor, complete, pass_number, partly_fed, fed_position = change.rows("feed_state")[0]
-            if partly_fed:
+            if partly_fed == 1:
                 change.execute("forget_partial", fed_position=fed_position, pass_number=pass_number)
                 change.execute("partial_forgotten")
             return FeedState(cursor, bool(complete), pass_number)

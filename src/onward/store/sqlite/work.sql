@@ -186,7 +186,7 @@ UPDATE records SET pass = pass - 1
 WHERE instance = :instance AND pass = :pass_number AND position > :fed_position
 
 -- name: partial_forgotten
-UPDATE instances SET partly_fed = 0 WHERE id = :instance
+UPDATE instances SET partly_fed = 2 WHERE id = :instance
 
 -- name: continue_pass
 UPDATE instances SET source_complete = 0 WHERE id = :instance
@@ -265,6 +265,9 @@ WHERE instance = :instance AND pass < :pass_number AND vanished = 0 AND state = 
 SELECT c.step, count(*) FROM records r CROSS JOIN checkpoints c ON c.record = r.id AND c.generation = r.generation
 WHERE r.instance = :instance AND r.pass < :pass_number AND r.vanished = 0 GROUP BY c.step
 
+-- name: early_ends
+SELECT id, skipped FROM lineages WHERE instance = :instance AND skipped IS NOT NULL
+
 -- name: vanish_history
 INSERT INTO history (instance, record, run, at, event, reason)
 SELECT instance, id, :run, :now, 'record_vanished', 'no longer in the source'
@@ -273,7 +276,8 @@ FROM records WHERE instance = :instance AND pass < :pass_number AND vanished = 0
 -- name: vanish
 UPDATE records SET vanished = 1,
     state = CASE state WHEN 'in_progress' THEN 'pending' ELSE state END,
-    fence = fence + (state = 'in_progress'), run = NULL, started = 0
+    hold = CASE WHEN state = 'in_progress' AND (deaths >= :to_suspect OR solo_deaths > 0) THEN 'suspect' ELSE hold END,
+    fence = fence + (state = 'in_progress'), run = NULL, attempts = max(attempts - started, 0), started = 0
 WHERE instance = :instance AND pass < :pass_number AND vanished = 0
 
 -- name: reset_first_history

@@ -5,7 +5,7 @@ CREATE TABLE instances (
     location        TEXT,
     cursor          TEXT,
     fed_position    INTEGER NOT NULL DEFAULT -1,
-    partly_fed      INTEGER NOT NULL DEFAULT 0,
+    partly_fed      INTEGER NOT NULL DEFAULT 0, -- 1: records lie behind the cursor; 2: they did, and may be gone now
     source_complete INTEGER NOT NULL DEFAULT 0,
     pass            INTEGER NOT NULL DEFAULT 1,
     feeder          INTEGER,
