@@ -121,7 +121,7 @@ def environment(name: str, wanted: list[str], fresh: bool) -> Path:
     if not python.exists():
         print(f"making {folder.relative_to(ROOT)}", flush=True)
         venv.create(folder, with_pip=True)
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
     if subprocess.run([*pip, *wanted], cwd=ROOT, check=False).returncode:
         raise SystemExit("installing failed: see above; is a package index within reach?")
     return python
