@@ -32,12 +32,13 @@ from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.plan import Plan
 from onward.model import Counts, RunResult, State, StepVersion
-from onward.policy.endings import OK, ONWARD_FAULT, SOME_FAILED, Ending, NextAct, Remains, exit_code
+from onward.policy.endings import OK, ONWARD_FAULT, SOME_FAILED, STOPPED_EARLY, Ending, NextAct, Remains, exit_code
 from onward.policy.versions import ResultVersions
-from onward.ports import Desk, RunBegun, RunStart, Sink
+from onward.ports import Batch, Desk, RunBegun, RunStart, Sink, Source
 from onward.sinks import formats
 from onward.store.sqlite.connection import path_of
 from onward.store.sqlite.desk import SqliteDesk
+from onward.store.sqlite.in_memory import InMemoryStore
 from onward.store.sqlite.work import LEASE_SECONDS, SqliteWorkStore
 
 SWITCH_INTERVAL = 0.0005
@@ -48,7 +49,8 @@ class Options:
     """How a job is run. Times in seconds.
 
     `listeners`: (listener, whether it wants every record's events); they are called from several threads.
-    `before_exit` is called before a second signal ends the process.
+    `before_exit` is called before a second signal ends the process. For tests: `source` stands in for the job's own,
+    `opened` is a store that is open already, and with `in_process` steps that are for worker processes run here.
     """
 
     store: str | None = None
@@ -63,6 +65,9 @@ class Options:
     handle_signals: bool = True
     before_exit: Callable[[], None] | None = None
     switch_interval: bool = True
+    source: Source | None = None
+    opened: SqliteWorkStore | None = None
+    in_process: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,11 @@ def open_desk(url: str) -> Desk:
     return SqliteDesk(path.absolute(), SystemClock())
 
 
+def open_in_memory(store_inputs: bool, dies_after: Callable[[int, Batch], bool]) -> InMemoryStore:
+    """A store for tests of a job."""
+    return InMemoryStore(SystemClock(), store_inputs, dies_after)
+
+
 def open_sink(out: str | Path, format: str | None, flat: bool) -> Sink:
     """Where an export goes. Raises UsageError."""
     return formats.open_sink(out, format, flat)
@@ -128,9 +138,9 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
     plan = job.plan(binding.params)
     if not plan.steps:
         raise UsageError(f"job '{job.name}' has no steps")
-    source = job.open_source(binding.params)
+    source = options.source or job.open_source(binding.params)
     url = store_url(job, options.store)
-    store = open_work(url, options.create, plan.store_inputs)
+    store = options.opened or open_work(url, options.create, plan.store_inputs)
     try:
         begun = store.begin_run(
             RunStart(
@@ -179,7 +189,8 @@ class _Session:
         )
         assignment = _assignment(job, binding, plan, begun.run)
         self._processes = Processes(assignment, inputs.value_of)
-        self._worker = Worker(plan, concurrency, self._local, self._processes, self._tally, self._events)
+        processes = self._local if options.in_process else self._processes
+        self._worker = Worker(plan, concurrency, self._local, processes, self._tally, self._events)
         self._journal = Journal(store, begun.run, SystemClock(), self._worker, store.lease / 4)
         self._worker.journal = self._journal
         self._worker.limit_left = options.bounds.limit

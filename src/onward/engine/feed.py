@@ -37,8 +37,10 @@ class FeedReport:
 
 
 class Feed:
-    """Reads the source as long as no other run does. `state`: `starting`, `waiting` (another run feeds), `reading`, `done` (all
-    is in the store), `stopped` (a bad line, or told to), `broken` (`error` says why).
+    """Reads the source as long as no other run does.
+
+    `state`: `starting`, `waiting` (another run feeds), `reading`, `done` (all is in the store), `stopped` (a bad line,
+    or told to), `broken` (`error` says why).
     """
 
     def __init__(

@@ -49,6 +49,11 @@ class CommaSeparated:
         self._encoding = encoding
 
     @property
+    def key(self) -> tuple[str, ...]:
+        """The fields that identify a record."""
+        return self._fields
+
+    @property
     def reads(self) -> str:
         return f"csv, key {json.dumps(self._fields)}, delimiter {self._delimiter!r}, encoding {self._encoding}"
 

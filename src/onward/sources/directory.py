@@ -34,6 +34,7 @@ class Directory:
     folder: str | None = None
 
     max_ahead = None
+    key = ("path",)
 
     def based_at(self, folder: Path) -> Directory:
         """The same source with its relative path starting from `folder`."""

@@ -26,6 +26,10 @@ class Format(Protocol):
     unit: str
 
     @property
+    def key(self) -> tuple[str, ...]:
+        """The fields that identify a record."""
+
+    @property
     def reads(self) -> str:
         """How files are read, in words that change when the same file would give other records."""
 
@@ -59,6 +63,11 @@ class FileSource:
         other._paths = self._paths.based_at(folder)
         other._names = None
         return other
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The fields that identify a record."""
+        return self._format.key
 
     @property
     def location(self) -> str:

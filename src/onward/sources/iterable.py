@@ -51,6 +51,11 @@ class IterableSource:
         self._made_before: object = None
 
     @property
+    def key(self) -> tuple[str, ...] | None:
+        """The fields that identify a record; None: the value itself does."""
+        return self._fields
+
+    @property
     def title(self) -> str:
         name = str(getattr(self._make, "__name__", ""))
         return name if name.isidentifier() else "iterable"
@@ -135,7 +140,7 @@ class _Collector:
         now = time.monotonic()
         slow, self._asked = now - self._asked > SLOW, now
         self.count += 1
-        item = _item(value, self.count, self._maker)
+        item = item_of(value, self.count, self._maker)
         self._items.append(item)
         self._characters += len(item.value if isinstance(item, SourceRecord) else item.raw)
         if slow:
@@ -176,7 +181,7 @@ def _batches_async(iterator: AsyncIterator[Any], collector: _Collector) -> Itera
             collector.ask_again()
 
 
-def _item(value: Any, position: int, maker: RecordMaker) -> SourceRecord | BadLine:
+def item_of(value: Any, position: int, maker: RecordMaker) -> SourceRecord | BadLine:
     try:
         text = dumps(value)
     except OutputError:

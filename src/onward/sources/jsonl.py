@@ -37,6 +37,11 @@ class JsonLines:
         self._fields = fields
 
     @property
+    def key(self) -> tuple[str, ...]:
+        """The fields that identify a record."""
+        return self._fields
+
+    @property
     def reads(self) -> str:
         return f"jsonl, key {json.dumps(self._fields)}"
 

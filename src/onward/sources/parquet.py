@@ -47,6 +47,11 @@ class ParquetRows:
         self._fields = fields
 
     @property
+    def key(self) -> tuple[str, ...]:
+        """The fields that identify a record."""
+        return self._fields
+
+    @property
     def reads(self) -> str:
         return f"parquet, key {json.dumps(self._fields)}"
 

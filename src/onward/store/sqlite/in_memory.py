@@ -1,0 +1,55 @@
+"""A store in memory for tests of a job: back-offs are over at once, and it can fail as if its process had died."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from onward.ports import Batch, Clock, ExportRow, ExportWish, Outcome
+from onward.store.sqlite.asking import Questions
+from onward.store.sqlite.work import SqliteWorkStore
+
+LONG_AGO = 1.0
+
+
+class Crash(Exception):
+    """The process "died": what is committed is all that is left of the run."""
+
+
+class InMemoryStore(SqliteWorkStore):
+    """`dies_after` is asked after each commit, numbered from 1, until it has said yes once. Closing keeps it open."""
+
+    def __init__(self, clock: Clock, store_inputs: bool, dies_after: Callable[[int, Batch], bool]):
+        super().__init__(None, clock, store_inputs=store_inputs)
+        self._dies_after: Callable[[int, Batch], bool] | None = dies_after
+        self._commits = 0
+        self.dead = False
+
+    def write(self, run: int, batch: Batch) -> Outcome:
+        if self.dead:
+            raise Crash
+        for fact in batch.facts:
+            fact.not_before = min(fact.not_before, LONG_AGO)
+        outcome = super().write(run, batch)
+        self._commits += 1
+        if self._dies_after is not None and self._dies_after(self._commits, batch):
+            self._dies_after, self.dead = None, True
+            raise Crash
+        return outcome
+
+    def end_run(self, run: int, exit_code: int, reason: str) -> None:
+        if not self.dead:
+            super().end_run(run, exit_code, reason)
+
+    def revive(self) -> None:
+        """Another process begins: the locks of the dead one are gone with it."""
+        for run in self._instances:
+            self._locks.drop(run)
+        self.dead = False
+
+    def close(self) -> None:
+        """It is kept: another run may follow."""
+
+    def rows(self, wish: ExportWish) -> Iterator[ExportRow]:
+        """An export of its one instance."""
+        instance = next(iter(self._instances.values()))
+        return Questions(self._connection, self._locks, self._clock).export(instance, wish)
