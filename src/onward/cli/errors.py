@@ -1,0 +1,60 @@
+"""From an exception to an exit code and one line for people."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from typing import Any
+
+from onward.cli import streams
+from onward.errors import OnwardError
+
+USAGE, STOPPED_EARLY, ONWARD_FAULT, INTERRUPTED = 2, 3, 70, 130
+
+_debug = False
+
+
+def set_debug(wanted: bool) -> bool:
+    """Show tracebacks from now on. Returns its argument: it is the callback of an option."""
+    global _debug
+    _debug = wanted or _debug
+    return wanted
+
+
+def report(error: BaseException) -> int:
+    """Say what went wrong on the error output; the exit code that it means."""
+    if _debug:
+        streams.err("".join(traceback.format_exception(error)))
+    if isinstance(error, OnwardError):
+        streams.err(f"onward: {error}")
+        return error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        streams.err("onward: interrupted")
+        return INTERRUPTED
+    usage = _usage_message(error)
+    if usage is not None:
+        streams.err(f"onward: {usage}")
+        return USAGE
+    advice = "" if _debug else f"; {_where(error)}; run it again with --debug for the traceback"
+    streams.err(f"onward: a fault of onward itself: {_named(error)}{advice}")
+    return ONWARD_FAULT
+
+
+def _usage_message(error: Any) -> str | None:
+    """The words of the argument parser's own errors. It comes with typer or beside it, so it is known by its form."""
+    words = getattr(error, "format_message", None)
+    if words is None:
+        return None
+    path = getattr(getattr(error, "ctx", None), "command_path", "onward")
+    return f"{words().rstrip('.')} (try: {path} --help)"
+
+
+def _named(error: BaseException) -> str:
+    """Kind and first line of an unexpected exception."""
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+
+
+def _where(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"in {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "nowhere"  # noqa: PTH119

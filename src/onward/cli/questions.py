@@ -1,0 +1,122 @@
+"""`onward status`, `instances`, `failures` and `show`."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+
+from onward.cli import streams
+from onward.cli.options import AsJson, Debug, Instance, JobName, JobWord, Kind, Params, Store, Words
+from onward.cli.target import Target, find, split
+from onward.errors import UsageError
+
+LISTED = 20
+
+
+def status(
+    job: JobWord = None,
+    as_json: AsJson = False,
+    store: Store = None,
+    job_name: JobName = None,
+    instance: Instance = None,
+    params: Params = None,
+    debug: Debug = False,
+) -> int:
+    """Counts by state and step, runs, what is waiting and why."""
+    from onward import api
+
+    target = find(job, store, job_name, instance, params)
+    found = api.status(target.job, **target.asked)
+    if as_json:
+        return _json(found)
+    from onward.cli import tables
+
+    return tables.show(tables.status(found, target))
+
+
+def instances(
+    job: JobWord = None,
+    as_json: AsJson = False,
+    store: Store = None,
+    job_name: JobName = None,
+    instance: Instance = None,
+    params: Params = None,
+    debug: Debug = False,
+) -> int:
+    """The job's instances, oldest first."""
+    from onward import api
+
+    target = find(job, store, job_name, instance, params)
+    found = [one for one in api.instances(target.job, store=target.store) if instance in (None, one["instance"])]
+    if as_json:
+        return _json(*found)
+    from onward.cli import tables
+
+    return tables.show(tables.instances(found))
+
+
+def failures(
+    job: JobWord = None,
+    as_json: AsJson = False,
+    kind: Kind = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state", metavar="STATE", envvar="ONWARD_STATE", help="Only failed, quarantined or unconfirmed ones."
+        ),
+    ] = None,
+    store: Store = None,
+    job_name: JobName = None,
+    instance: Instance = None,
+    params: Params = None,
+    debug: Debug = False,
+) -> int:
+    """Failed, quarantined and unconfirmed records, those alike counted together first."""
+    from onward import api
+
+    target = find(job, store, job_name, instance, params)
+    chosen = {"kind": kind, "state": state}
+    found = api.failures(target.job, **target.asked, **chosen)
+    if as_json:
+        for one in found:
+            _json(one)
+        return 0
+    from onward.cli import tables
+
+    causes = api.causes(target.job, **target.asked, **chosen)
+    return tables.show(tables.failures(causes, list(islice(found, LISTED)), target))
+
+
+def show(
+    words: Words = None,
+    as_json: AsJson = False,
+    store: Store = None,
+    job_name: JobName = None,
+    instance: Instance = None,
+    params: Params = None,
+    debug: Debug = False,
+) -> int:
+    """One record's whole history and the reasons."""
+    from onward import api
+    from onward.operate.choices import Typed
+
+    job, keys = split(words, job_name)
+    target: Target = find(job, store, job_name, instance, params)
+    if len(keys) != 1:
+        raise UsageError(f"show takes one key, not {len(keys) or 'none'}; a key of several fields is JSON")
+    found = api.show(target.job, Typed(keys[0]), **target.asked)
+    if as_json:
+        return _json(found)
+    from onward.cli import tables
+
+    return tables.show(tables.record(found))
+
+
+def _json(*values: Any) -> int:
+    from onward.codec import dumps
+
+    for value in values:
+        streams.out(dumps(value))
+    return 0

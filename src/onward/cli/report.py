@@ -1,0 +1,86 @@
+"""What a run says before it works and when it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from onward.cli.target import Target
+from onward.cli.words import counted, duration, printable, records
+
+if TYPE_CHECKING:
+    from onward.model import RunResult
+    from onward.runner import Announcement
+
+
+def opening(told: Announcement, target: Target) -> Iterator[str]:
+    """The store, the job, what earlier runs left, and what of it is from other versions."""
+    yield f"store {told.store}" + (" (new store, empty ledger of effects)" if told.new_store else "")
+    instance = f", instance {told.instance}" if told.instance else ""
+    yield f"job {told.job}{instance}, run {told.begun.run}"
+    if told.counts.total or told.counts.vanished:
+        plain = {str(state): number for state, number in told.counts.states.items()}
+        yield f"earlier runs left: {counted(plain, told.counts.total, told.counts.vanished)}"
+    yield from _put_back(told)
+    if told.begun.others:
+        yield f"{_runs(told.begun.others)} on this instance at the moment: they share the work"
+    yield from _versions(told, target)
+
+
+def _runs(number: int) -> str:
+    return "another run works" if number == 1 else f"{number} other runs work"
+
+
+def _put_back(told: Announcement) -> Iterator[str]:
+    for dead in told.begun.dead_runs:
+        how = "was told to stop" if dead.told_to_stop else "died"
+        yield f"run {dead.run} {how}: {records(dead.put_back)} put back, {dead.started:,} had an attempt in progress"
+    if told.begun.reset_failed:
+        yield f"{records(told.begun.reset_failed)} failed in an earlier run: tried again"
+    suspects = told.counts.held.get("suspect", 0)
+    if suspects:
+        yield f"{records(suspects)} under suspicion of killing the process: tried in child processes"
+
+
+def _versions(told: Announcement, target: Target) -> Iterator[str]:
+    results, today = told.results, told.versions
+    for step, versions in results.older(today).items():
+        for version, number in versions.items():
+            yield f"{number:,} kept from the older version of {step} ({version[:8]}; now {today[step][:8]})"
+    for step, number in results.lacking(today).items():
+        yield f"{number:,} kept that were made without {step}, which is a new step"
+    for step, number in results.removed(today).items():
+        yield f"{number:,} kept with outputs of {step}, which is no longer a step"
+    if results.changed:
+        yield f"{results.changed:,} kept whose input has changed since"
+    stale = results.stale(today)
+    if stale:
+        yield f"{records(stale)} stale; re-run them with: {target.command('rerun', '--stale')}"
+
+
+def closing(result: RunResult, finished: Mapping[str, Any], target: Target) -> Iterator[str]:
+    """Why the run ended, and as the last line the counts and the next command. `finished`: the last event."""
+    if result.exit_code not in (0, 1):
+        yield f"stopped: {printable(result.reason)}"
+    if not finished.get("recorded", True):
+        yield "the end of this run could not be written to the store; the next run puts its records back"
+    if result.total == 0 and result.exit_code == 0:
+        yield "the input is empty: it has no records"
+    waiting = finished.get("held", {}).get("stale", 0)
+    if waiting:
+        yield f"{records(waiting)} wait with a checkpoint that no longer decodes"
+    counts = counted(result.counts, result.total, finished.get("vanished", 0))
+    yield f"{counts} in {duration(result.seconds)}. {_next(result, finished, target)}"
+
+
+def _next(result: RunResult, finished: Mapping[str, Any], target: Target) -> str:
+    act = finished.get("next_act", "run")
+    again = target.run_command
+    if act == "failures":
+        return f"Next: {target.command('failures')}"
+    if act == "rerun":
+        return f"Next: {target.command('rerun', '--stale')}"
+    if result.exit_code == 0:
+        done = result.counts.get("succeeded", 0) == result.total
+        return f"Next: {target.export_command if done else again}"
+    return f"Mend that, then: {again}" if result.exit_code in (2, 4) else f"Go on with: {again}"

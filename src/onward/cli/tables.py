@@ -1,0 +1,265 @@
+"""Answers to questions as tables for people; every text of foreign origin is one line without control characters."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from onward.cli import streams
+from onward.cli.frame import STYLES, bar
+from onward.cli.target import Target
+from onward.cli.words import counted, duration, key_text, printable
+
+ROOMY = 200
+RUNS_SHOWN = 5
+Answer = Mapping[str, Any]
+
+
+def show(parts: Iterable[RenderableType]) -> int:
+    """Write to standard output: as wide as the terminal, or wide enough for a file that nothing breaks."""
+    terminal = sys.stdout.isatty()
+    text = io.StringIO()
+    given = os.environ.get("COLUMNS", "")
+    width = None if terminal else int(given) if given.isdigit() and int(given) else ROOMY
+    console = Console(file=text, force_terminal=terminal, width=width, highlight=False, markup=False, emoji=False)
+    for part in parts:
+        console.print(part)
+    streams.out("\n".join(line.rstrip() for line in text.getvalue().strip("\n").splitlines()))
+    return 0
+
+
+def status(found: Answer, target: Target) -> Iterator[RenderableType]:
+    counts, total = found["counts"], found["total"]
+    done = sum(number for state, number in counts.items() if state not in ("pending", "in_progress"))
+    name = f"{found['job']} · {found['instance']}" if found["instance"] else found["job"]
+    yield Text.assemble((printable(name), "bold"), "  ", _standing(found["runs"]))
+    yield Text(f"store {found['store']}", style="dim")
+    line = bar(counts, total, 40)
+    line.append(f" {done:,} / {total:,}" + (f"  {100 * done // total}%" if total else ""))
+    yield line.append("" if found["source_complete"] else " (the input is not read to its end)", style="dim")
+    yield from _counts_line(found)
+    yield from _table(
+        "step",
+        "version",
+        "succeeded:",
+        rows=[(step["name"], step["version"][:12], f"{step['succeeded']:,}") for step in found["steps"]],
+    )
+    yield from _table(
+        "waiting for",
+        "records:",
+        "until (UTC)",
+        rows=[(one["reason"], f"{one['count']:,}", moment(one["until"])) for one in found["waiting"]],
+    )
+    yield from _table(
+        "failed at",
+        "kind",
+        "records:",
+        rows=[(one["step"] or "the record itself", one["kind"], f"{one['count']:,}") for one in found["failures"]],
+    )
+    yield from _table(
+        "in progress",
+        "step",
+        "since (UTC)",
+        "run",
+        rows=[
+            (key_text(one["key"]), one["step"] or "", moment(one["since"]), one["run"]) for one in found["in_flight"]
+        ],
+    )
+    yield from _runs(found["runs"])
+    yield Text(_advice(found, target))
+
+
+def _standing(runs: Sequence[Answer]) -> Text:
+    """Whether anybody works on it: a run that died is not running, whatever it left behind."""
+    alive = [run for run in runs if run["ended"] is None and run["reason"] is None]
+    if alive:
+        names = ", ".join(f"{run['run']} on {printable(run['host'])}" for run in alive)
+        return Text(f"running: run {names}", style="green")
+    if not runs:
+        return Text("never run", style="dim")
+    last = runs[-1]
+    if last["ended"] is None:
+        return Text(f"stopped, not running: run {last['run']} {printable(last['reason'])}", style="yellow")
+    return Text(f"not running: run {last['run']} ended with {last['exit_code']}", style="dim")
+
+
+def _counts_line(found: Answer) -> Iterator[Text]:
+    parts = [
+        Text(f"{number:,} {state.replace('_', ' ')}", style=STYLES[state])
+        for state in STYLES
+        if (number := found["counts"][state]) or state == "succeeded"
+    ]
+    more = (("vanished", "vanished"), ("stale", "stale"), ("skipped", "ended early, of those succeeded"))
+    parts += [Text(f"{found[name]:,} {said}", style="yellow") for name, said in more if found[name]]
+    yield Text("   ").join(parts)
+
+
+def _advice(found: Answer, target: Target) -> str:
+    counts = found["counts"]
+    if counts["pending"] or counts["in_progress"]:
+        return f"Next: {target.run_command}"
+    if counts["failed"] or counts["quarantined"] or counts["unconfirmed"]:
+        return f"Next: {target.command('failures')}"
+    return f"Next: {target.command('rerun', '--stale') if found['stale'] else target.export_command}"
+
+
+def _runs(runs: Sequence[Answer]) -> Iterator[RenderableType]:
+    rows = [
+        (run["run"], moment(run["started"]), _lasted(run), _exit(run), run["host"], run["reason"] or "running")
+        for run in runs[-RUNS_SHOWN:]
+    ]
+    yield from _table("run", "started (UTC)", "lasted:", "exit:", "host", "reason", rows=rows)
+    if len(runs) > RUNS_SHOWN:
+        yield Text(f"and {len(runs) - RUNS_SHOWN:,} older runs: --json has them all", style="dim")
+
+
+def _lasted(run: Answer) -> str:
+    if run["ended"] is None:
+        return ""
+    return duration((_time(run["ended"]) - _time(run["started"])).total_seconds())
+
+
+def _exit(run: Answer) -> str:
+    return "" if run["exit_code"] is None else str(run["exit_code"])
+
+
+def instances(found: Sequence[Answer]) -> Iterator[RenderableType]:
+    rows = [
+        (
+            one["instance"] or "(the only one)",
+            counted(one["counts"], one["total"], one["vanished"]),
+            moment(one["last_run"]["started"]) if one["last_run"] else "",
+            (_exit(one["last_run"]) or one["last_run"]["reason"] or "running") if one["last_run"] else "never run",
+        )
+        for one in found
+    ]
+    yield from _table("instance", "records", "last run (UTC)", "exit", rows=rows)
+    if not found:
+        yield Text("no instances")
+
+
+def failures(causes: Sequence[Answer], first: Sequence[Answer], target: Target) -> Iterator[RenderableType]:
+    total = sum(cause["count"] for cause in causes)
+    if not total:
+        yield Text("no failed, quarantined or unconfirmed records")
+        return
+    rows = [
+        (f"{one['count']:,}", one["step"] or "the record itself", one["kind"], one["error_type"], one["error"])
+        for one in causes
+    ]
+    yield from _table("records:", "step", "kind", "error", "for example", rows=rows)
+    listed = [
+        (
+            key_text(one["key"]),
+            one["state"],
+            one["step"] or "the record itself",
+            one["kind"],
+            str(one["attempts"]),
+            moment(one["at"]),
+            one["error"],
+        )
+        for one in first
+    ]
+    yield from _table("key", "state", "step", "kind", "attempts:", "at (UTC)", "reason", rows=listed)
+    if total > len(first):
+        yield Text(f"and {total - len(first):,} more; all of them: {target.command('failures', '--json')}", style="dim")
+    states = {state for cause in causes for state in cause["counts"] if cause["counts"][state]}
+    yield Text(f"Next: {target.command('release' if states == {'quarantined'} else 'retry', '--all')}, then run again")
+
+
+def record(found: Answer) -> Iterator[RenderableType]:
+    state = found["state"]
+    extra = [f"at {found['step']}"] if found["step"] else []
+    extra += [f"{name} {found[name]}" for name in ("attempts", "deaths") if found[name]]
+    extra += [word for word in ("vanished", "stale") if found[word]]
+    extra += [f"waiting: {found['waiting']['reason']}"] if found["waiting"] else []
+    yield Text.assemble(
+        (key_text(found["key"]), "bold"), "  ", (state, STYLES[state]), "  ", (printable(", ".join(extra)), "dim")
+    )
+    for generation in found["generations"]:
+        yield from _generation(generation)
+    failure = found["failure"]
+    if failure:
+        what = f"{failure['kind']} at {failure['step'] or 'the record itself'}, {moment(failure['at'])} UTC"
+        yield Text(f"last failure ({what}): {printable(failure['error_type'])}: {printable(failure['error'])}", "red")
+    yield from _table(
+        "at (UTC)",
+        "event",
+        "step",
+        "run",
+        "by",
+        "reason",
+        rows=[
+            (
+                moment(one["at"]),
+                one["event"],
+                one["step"] or "",
+                one["run"] or "",
+                one["actor"] or "",
+                one["reason"] or "",
+            )
+            for one in found["history"]
+        ],
+    )
+
+
+def _generation(generation: Answer) -> Iterator[RenderableType]:
+    said = "succeeded" if generation["succeeded"] else "not finished"
+    yield Text(f"generation {generation['generation']}: {said}", style="bold")
+    yield Text(f"input {_value(generation['input'])}", overflow="ellipsis", no_wrap=True)
+    yield from _table(
+        "step",
+        "version",
+        "at (UTC)",
+        "run",
+        "output",
+        rows=[
+            (one["step"], one["version"][:12], moment(one["at"]), one["run"] or "", _value(one["output"]))
+            for one in generation["checkpoints"]
+        ],
+    )
+
+
+def _value(value: Any) -> str:
+    from onward.codec import dumps
+
+    return dumps(value)
+
+
+def _table(*columns: str, rows: Sequence[Sequence[str]]) -> Iterator[RenderableType]:
+    """A table, or nothing where there are no rows. A column whose name ends in a colon holds numbers; the last one is
+    cut rather than wrapped."""
+    if not rows:
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold dim")
+    for number, column in enumerate(columns):
+        last = number == len(columns) - 1
+        table.add_column(
+            column.rstrip(":"),
+            justify="right" if column.endswith(":") else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            ratio=1 if last else None,
+        )
+    for row in rows:
+        table.add_row(*(Text(printable(cell), style=STYLES.get(cell, "")) for cell in row))
+    yield ""
+    yield table
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def moment(text: str | None) -> str:
+    """ISO 8601 as people read it, to the second."""
+    return "" if text is None else text[:19].replace("T", " ")

@@ -1,0 +1,85 @@
+"""What a command is about: a job by its file, or by its name in a store; and how the next command is typed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from onward.errors import UsageError
+
+if TYPE_CHECKING:
+    from onward.job.job import Job
+
+
+_PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@\s]*@")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`job` is its name where only the store is at hand; `params` is None unless some were given."""
+
+    job: Job | str
+    typed: tuple[str, ...]
+    store: str | None
+    instance: str | None
+    params: Any
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The arguments that questions and acts share."""
+        return {"store": self.store, "params": self.params, "instance": self.instance}
+
+    def command(self, act: str, *more: str) -> str:
+        """A command about the same thing, as it is typed; passwords in addresses are masked."""
+        return _PASSWORD.sub(r"\1***@", shlex.join(["onward", act, *self.typed, *more]))
+
+    @property
+    def run_command(self) -> str:
+        """How it is run; from the store alone, without the job's file, it cannot be."""
+        return (
+            f"onward run JOB, the file that declares '{self.job}'" if isinstance(self.job, str) else self.command("run")
+        )
+
+    @property
+    def export_command(self) -> str:
+        return self.command("export", "--out", "results.jsonl")
+
+
+def find(
+    word: str | None, store: str | None, job_name: str | None, instance: str | None, assignments: Sequence[str] | None
+) -> Target:
+    """Load the job that `word` names, or take `job_name` from the store. Raises UsageError."""
+    given = tuple(assignments or ())
+    if word is not None and job_name is not None:
+        raise UsageError("JOB and --job (or ONWARD_JOB) both name the job; give one of them")
+    if word is None and job_name is None:
+        raise UsageError("which job? Give JOB (path/to/job.py), or --store URL --job NAME")
+    typed = [*(["--store", store] if store is not None else []), *(["--instance", instance] if instance else [])]
+    typed += [part for assignment in given for part in ("-p", assignment)]
+    if job_name is not None:
+        return _in_store(job_name, store, instance, given, typed)
+    from onward.job.loading import load_job
+
+    assert word is not None
+    job = load_job(word)
+    params = job.bind(None, given).params if given else None
+    return Target(job, (word, *typed), store, instance, params)
+
+
+def _in_store(name: str, store: str | None, instance: str | None, given: Sequence[str], typed: Sequence[str]) -> Target:
+    if store is None:
+        raise UsageError("--job NAME needs --store URL: the job's file would have said where its store is")
+    if given:
+        raise UsageError("-p needs the job's file, which knows its params; with --job give --instance NAME")
+    return Target(name, ("--job", name, *typed), store, instance, None)
+
+
+def split(words: Sequence[str] | None, job_name: str | None) -> tuple[str | None, list[str]]:
+    """JOB and the keys behind it; with `--job` all words are keys."""
+    every = list(words or ())
+    if job_name is not None or not every:
+        return None, every
+    return every[0], every[1:]

@@ -1,0 +1,75 @@
+"""Numbers, keys and causes as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+SHOWN_STATES = ("succeeded", "failed", "quarantined", "unconfirmed", "in_progress", "pending")
+
+
+def key_text(key: Any) -> str:
+    """A key as it is typed: text plainly, the rest as JSON; nothing that could steer a terminal."""
+    from onward.codec import dumps
+
+    if isinstance(key, str) and key.isprintable():
+        return key
+    return dumps(key).encode("ascii", "backslashreplace").decode()
+
+
+def printable(text: str) -> str:
+    """Foreign text on one line, without anything that could steer a terminal."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def records(number: int) -> str:
+    return f"{number:,} record" if number == 1 else f"{number:,} records"
+
+
+def counted(counts: Mapping[str, int], total: int, vanished: int = 0) -> str:
+    """`99,880 succeeded, 12 failed of 99,892`; states without records are left out."""
+    to_go = counts.get("pending", 0) + counts.get("in_progress", 0)
+    parts = [f"{counts.get('succeeded', 0):,} succeeded"]
+    parts += [f"{counts[state]:,} {state}" for state in ("failed", "quarantined", "unconfirmed") if counts.get(state)]
+    parts += [f"{to_go:,} to go"] if to_go else []
+    parts[-1] += f" of {total:,}"
+    return ", ".join([*parts, *([f"{vanished:,} vanished"] if vanished else [])])
+
+
+def rate(per_second: float) -> str:
+    """Records a second, a minute or an hour, whichever gives a number that says something."""
+    if per_second >= 10:
+        return f"{per_second:,.0f}/s"
+    if per_second >= 1:
+        return f"{per_second:.1f}/s"
+    if per_second >= 1 / 60:
+        return f"{per_second * 60:.0f}/min"
+    return f"{per_second * 3600:.0f}/h"
+
+
+def duration(value: float) -> str:
+    """Seconds as people say them: `4.2 s`, `7 min 45 s`, `3 h 12 min`, `2 d 4 h`."""
+    if value < 9.95:
+        return f"{value:.1f} s"
+    whole = round(value)
+    if whole < 60:
+        return f"{whole} s"
+    for size, name, below, lesser in ((86400, "d", 3600, "h"), (3600, "h", 60, "min")):
+        if whole >= size:
+            return _two(whole // size, name, whole % size // below, lesser)
+    return _two(whole // 60, "min", whole % 60, "s")
+
+
+def _two(number: int, name: str, rest: int, lesser: str) -> str:
+    return f"{number} {name} {rest} {lesser}" if rest else f"{number} {name}"
+
+
+def left(eta: float) -> str:
+    """A guess of the time left, no finer than a guess can be."""
+    if eta < 10:
+        return "a few seconds left"
+    if eta < 90:
+        return f"about {round(eta / 5) * 5} s left"
+    if eta < 3600:
+        return f"about {round(eta / 60)} min left"
+    return f"about {duration(round(eta / 600) * 600 if eta > 36000 else round(eta / 60) * 60)} left"
