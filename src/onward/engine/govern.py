@@ -78,7 +78,7 @@ class Governor:
         """End the run early; the first reason stands."""
         if self.ending is None:
             self.ending = ending
-            self._events.emit("run_paused", reason=ending.reason)
+            self._events.emit("run_paused", reason=ending.reason, grace=self._bounds.grace)
             self._worker.stop()
             self._feed.stop()
 
@@ -101,6 +101,10 @@ class Governor:
         if self._worker.error is not None:
             raise self._worker.error
         return self.ending
+
+    def look_soon(self) -> None:
+        """The store's counters have moved: do not wait a whole second to read them."""
+        self._refreshed = min(self._refreshed, time.monotonic() - REFRESH + TICK)
 
     async def _wait(self, seconds: float) -> None:
         try:

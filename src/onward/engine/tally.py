@@ -16,9 +16,9 @@ MOST_REMEMBERED = 10_000
 class Progress:
     """A moment of a run, for a display. `eta` in seconds, None while it cannot be told; `rate` in records a second.
 
-    `retrying`: records that wait for another try, by "step: type of error"; `held`: records that wait for something
-    else, by what it is; `longest`: key, step and age in seconds of the oldest call; `target`: how many records
-    `--limit` allows.
+    `retrying`: records that wait for another try, by "step: type of error", the first until `next_try`; `held`:
+    records that wait for something else, by what it is; `longest`: key, step and age in seconds of the oldest call;
+    `target`: how many records `--limit` allows.
     """
 
     job: str
@@ -35,6 +35,7 @@ class Progress:
     ended_here: int
     longest: tuple[str, str, float] | None
     held: Mapping[str, int] = field(default_factory=dict)
+    next_try: float | None = None
     target: int | None = None
 
 
@@ -96,6 +97,10 @@ class Tally:
             del self._waits[record]
         return Counter(cause for cause, _ in self._waits.values())
 
+    def next_try(self) -> float | None:
+        """When the first of them is due again."""
+        return min((not_before for _, not_before in self._waits.values()), default=None)
+
     def mark(self, now: float) -> None:
         """Remember a moment for the rate."""
         self._marks.append((now, self.ended, _ended(self.counts)))
@@ -120,7 +125,7 @@ class Tally:
             left = self.counts.of(State.PENDING) + self.counts.of(State.IN_PROGRESS)
         else:
             return None
-        return max(left, 0) / rate if rate > 0 else None
+        return left / rate if rate > 0 and left > 0 else None
 
 
 def _ended(counts: Counts) -> int:
