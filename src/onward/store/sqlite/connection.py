@@ -81,13 +81,27 @@ def _prepare(path: Path, new: bool) -> None:
     if not new:
         _check_header(path)
         return
+    above = [folder.parent for folder in path.parents if not folder.exists()]
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        for folder in {path.parent, path.parent.parent, *above}:
+            _flush_folder(folder)
     except OSError as error:
         raise StoreError(
             f"cannot create the store {path}: {error.strerror}; choose another place with --store"
         ) from error
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make new names in a folder outlast a power cut; the store's own flushes do not reach the folders above it."""
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _check_header(path: Path) -> None:
