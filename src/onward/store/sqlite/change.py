@@ -89,6 +89,15 @@ class Change:
         self._moved.clear()
 
 
+def storable(text: str) -> str:
+    """Text as SQLite can hold it: what is no Unicode (half of a surrogate pair) is written out as an escape."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
 def cause(step: str | None, kind: str) -> str:
     """The counter's name for failures of one kind at one step."""
     return orjson.dumps([step, kind]).decode()

@@ -9,7 +9,7 @@ import orjson
 
 from onward.model import Fact, State
 from onward.policy import transitions
-from onward.store.sqlite.change import Change, cause
+from onward.store.sqlite.change import Change, cause, storable
 
 
 class _FenceGone(Exception):
@@ -76,7 +76,7 @@ def _write_reasons(change: Change, facts: Sequence[Fact]) -> None:
     for fact in facts:
         failure = fact.failure
         if failure is not None:
-            message = orjson.dumps(failure.message.encode("utf-8", "backslashreplace").decode()).decode()
+            message = orjson.dumps(storable(failure.message)).decode()
             failures.append(
                 [
                     fact.record,
@@ -94,7 +94,8 @@ def _write_reasons(change: Change, facts: Sequence[Fact]) -> None:
                 detail = orjson.dumps(
                     {"kind": failure.kind, "error_type": failure.error_type, "attempts": failure.attempts}
                 ).decode()
-            history.append([fact.record, fact.event, fact.step or fact.done_step, fact.reason, detail])
+            reason = None if fact.reason is None else storable(fact.reason)
+            history.append([fact.record, fact.event, fact.step or fact.done_step, reason, detail])
     if failures:
         change.execute("insert_failures", failures)
     if history:

@@ -11,7 +11,7 @@ import orjson
 from onward.model import FeedBlock, FeedOutcome, Kind, SourceRecord, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
-from onward.store.sqlite.change import Change, cause
+from onward.store.sqlite.change import Change, cause, storable
 
 
 def digest(value: str) -> str:
@@ -184,7 +184,7 @@ def _set_misfits_aside(change: Change, records: list[SourceRecord], outcome: Fee
     transitions.require(State.PENDING, State.QUARANTINED)
     failures = []
     for record, key in pending:
-        message = orjson.dumps(misfits[key]).decode()
+        message = orjson.dumps(storable(str(misfits[key]))).decode()
         failures.append([record, None, None, Kind.INVALID, "MisfitRecord", message, 0])
     set_aside = change.execute("set_aside", [[record] for record, _ in pending])
     change.execute("insert_failures", failures)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import apsw
@@ -16,7 +17,7 @@ from onward.policy.suspects import DEATHS_TO_SUSPECT
 from onward.policy.versions import ResultVersions
 from onward.ports import Batch, Clock, DeadRun, FeedState, Outcome, RunBegun, RunStart
 from onward.store.sqlite import claims, connection, facts, feeding
-from onward.store.sqlite.change import Change
+from onward.store.sqlite.change import Change, storable
 from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.reading import read_counts, read_result_versions
 
@@ -45,6 +46,7 @@ class SqliteWorkStore:
 
     def begin_run(self, start: RunStart) -> RunBegun:
         run: int | None = None
+        start = _storable(start)
         try:
             with self._change(0, None) as change:
                 change.execute("insert_instance", job=start.job, name=start.instance, location=start.location)
@@ -88,7 +90,7 @@ class SqliteWorkStore:
 
     def note_stop(self, run: int, reason: str) -> None:
         with self._change(self._instances[run], run) as change:
-            change.execute("note_stop", reason=reason)
+            change.execute("note_stop", reason=storable(reason))
 
     def take_feed(self, run: int) -> FeedState | None:
         with self._change_by(run) as change:
@@ -104,11 +106,11 @@ class SqliteWorkStore:
         with self._change_by(run) as change:
             change.execute("new_pass" if again else "continue_pass")
             if why:
-                change.execute("insert_history", [[None, "source_changed", None, why, None]])
+                change.execute("insert_history", [[None, "source_changed", None, storable(why), None]])
 
     def end_run(self, run: int, exit_code: int, reason: str) -> None:
         with self._change(self._instances[run], run) as change:
-            if change.execute("end_run", exit_code=exit_code, reason=reason) == 1:
+            if change.execute("end_run", exit_code=exit_code, reason=storable(reason)) == 1:
                 given_back = change.execute("give_back", to_suspect=DEATHS_TO_SUSPECT)
                 change.move(State.IN_PROGRESS, State.PENDING, given_back)
         self._locks.drop(run)
@@ -233,3 +235,9 @@ class SqliteWorkStore:
             change.move(State.FAILED, State.PENDING, moved)
             change.recount_failures()
         return moved
+
+
+def _storable(start: RunStart) -> RunStart:
+    location = None if start.location is None else storable(start.location)
+    job, instance, host, params = map(storable, (start.job, start.instance, start.host, start.params))
+    return replace(start, location=location, job=job, instance=instance, host=host, params=params)
