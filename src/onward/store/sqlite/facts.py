@@ -20,7 +20,7 @@ def apply(change: Change, facts: Sequence[Fact], lineages: dict[object, int]) ->
     """Apply all facts whose fence holds; (record, fence) of the others, which changed nothing."""
     change.connection.execute("SAVEPOINT facts")
     try:
-        _write(change, facts, lineages)
+        finished = _write(change, facts, lineages)
         lost: set[tuple[int, int]] = set()
     except _FenceGone:
         change.connection.execute("ROLLBACK TO facts")
@@ -28,13 +28,14 @@ def apply(change: Change, facts: Sequence[Fact], lineages: dict[object, int]) ->
         asked = {(fact.record, fact.fence) for fact in facts}
         lost = asked - {(record, fence) for record, fence in change.array("holders", [list(one) for one in asked])}
         facts = [fact for fact in facts if (fact.record, fact.fence) not in lost]
-        _write(change, facts, lineages)
+        finished = _write(change, facts, lineages)
     change.connection.execute("RELEASE facts")
-    _count(change, facts, lineages)
+    _count(change, facts, finished)
     return lost
 
 
-def _write(change: Change, facts: Sequence[Fact], lineages: dict[object, int]) -> None:
+def _write(change: Change, facts: Sequence[Fact], lineages: dict[object, int]) -> Counter[int]:
+    """Raises _FenceGone; how many records finished by each lineage."""
     finishing, advancing, leaving, checkpoints = [], [], [], []
     for fact in facts:
         if fact.checkpoint is not None:
@@ -53,6 +54,7 @@ def _write(change: Change, facts: Sequence[Fact], lineages: dict[object, int]) -
     if checkpoints:
         change.execute("insert_checkpoints", checkpoints)
     _write_reasons(change, facts)
+    return Counter([lineage for _, _, lineage in finishing])
 
 
 def _leaving_row(fact: Fact) -> list[object]:
@@ -102,16 +104,14 @@ def _write_reasons(change: Change, facts: Sequence[Fact]) -> None:
         change.execute("insert_history", history)
 
 
-def _count(change: Change, facts: Sequence[Fact], lineages: dict[object, int]) -> None:
+def _count(change: Change, facts: Sequence[Fact], finished: Counter[int]) -> None:
     change.count_all("step", Counter([fact.done_step for fact in facts if fact.checkpoint is not None]))
     left = Counter([fact.state for fact in facts])
     left.pop(State.IN_PROGRESS, None)
     change.count("state", State.IN_PROGRESS, -left.total())
     change.count_all("state", left)
-    if State.SUCCEEDED in left:
-        finished = [fact for fact in facts if fact.state is State.SUCCEEDED]
-        change.count_all("lineage", Counter([str(_lineage(change, fact, lineages)) for fact in finished]))
-        change.count_all("skipped", Counter([fact.skipped for fact in finished if fact.skipped is not None]))
+    change.count_all("lineage", {str(lineage): n for lineage, n in finished.items()})
+    change.count_all("skipped", Counter([fact.skipped for fact in facts if fact.skipped is not None]))
     if State.FAILED in left or State.QUARANTINED in left:
         for fact in facts:
             if fact.failure is not None and fact.state in (State.FAILED, State.QUARANTINED):
