@@ -48,8 +48,9 @@ def open_writer(
         _prepare(path, new)
     with _plain_errors(path):
         connection = _connect(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
-        _configure_writer(connection, path)
-        migrate(connection, scripts if scripts is not None else statements.migrations())
+        with _closed_if_refused(connection):
+            _configure_writer(connection, path)
+            migrate(connection, scripts if scripts is not None else statements.migrations())
     return connection, new
 
 
@@ -60,9 +61,21 @@ def open_reader(path: Path) -> apsw.Connection:
     _check_header(path)
     with _plain_errors(path):
         connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
-        connection.execute("PRAGMA query_only = 1")
-        _check_version(connection, path)
+        with _closed_if_refused(connection):
+            connection.execute("PRAGMA query_only = 1")
+            _check_version(connection, path)
     return connection
+
+
+@contextlib.contextmanager
+def _closed_if_refused(connection: apsw.Connection) -> Iterator[None]:
+    """Closes it after a refusal, without folding in a log that is not ours: what is refused stays as it is."""
+    try:
+        yield
+    except BaseException:
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.close()
+        raise
 
 
 def _exists(path: Path) -> bool:
@@ -84,7 +97,8 @@ def _prepare(path: Path, new: bool) -> None:
     above = [folder.parent for folder in path.parents if not folder.exists()]
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         for folder in {path.parent, path.parent.parent, *above}:
             _flush_folder(folder)
     except OSError as error:
@@ -106,11 +120,7 @@ def _flush_folder(folder: Path) -> None:
 
 def _check_header(path: Path) -> None:
     """Refuse a foreign or newer file before SQLite opens it, so that it stays untouched."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(100)
-    except OSError as error:
-        raise StoreError(f"cannot read the store {path}: {error.strerror}") from error
+    head = _head(path)
     if not head:
         return
     if len(head) < 100 or not head.startswith(_HEADER):
@@ -120,6 +130,33 @@ def _check_header(path: Path) -> None:
         raise StoreError(f"{path} belongs to another program; it was left as it is")
     if version > newest():
         raise _too_new(path, version)
+    if application == 0 and _is_foreign(path):
+        raise StoreError(f"{path} holds another program's tables; it was left as it is")
+
+
+def _head(path: Path) -> bytes:
+    """The first 100 bytes, read through SQLite: to close a file by other means drops every lock that this process has
+    on it, and then another process takes the log away from under a run (sqlite.org/howtocorrupt.html, 2.2)."""
+    try:
+        file = apsw.VFSFile("", str(path), [apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_MAIN_DB, 0])
+        try:
+            return file.xRead(min(100, file.xFileSize()), 0)
+        finally:
+            file.xClose()
+    except apsw.Error as error:
+        raise StoreError(f"cannot read the store {path}: {error}") from error
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether an unmarked file has tables. Ours are marked by the commit that makes them, which may lie in the log."""
+    beside = any(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal"))
+    address = path.absolute().as_uri() + ("" if beside else "?immutable=1")
+    with (
+        _plain_errors(path),
+        contextlib.closing(apsw.Connection(address, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)) as looking,
+    ):
+        marked = _pragma(looking, "application_id") == APPLICATION_ID
+        return not marked and bool(_single(looking, "SELECT count(*) FROM sqlite_schema"))
 
 
 def _check_version(connection: apsw.Connection, path: Path | None) -> None:

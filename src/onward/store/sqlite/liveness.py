@@ -49,8 +49,9 @@ class RunLocks:
     """The run locks of one store. `path` is the store's file; None (in memory) knows only this process."""
 
     def __init__(self, path: Path | None):
-        self._name = str(path.resolve()) if path else f"memory:{id(self)}"
-        self._file = path.with_name(path.name + "-runs") if path else None
+        place = path.resolve() if path else None  # one file under two names has one set of locks
+        self._name = str(place) if place else f"memory:{id(self)}"
+        self._file = place.with_name(place.name + "-runs") if place else None
 
     def hold(self, run: int) -> None:
         """Lock `run`'s byte for as long as this process lives, or until `drop`."""
