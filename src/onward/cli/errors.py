@@ -14,11 +14,10 @@ USAGE, STOPPED_EARLY, ONWARD_FAULT, INTERRUPTED = 2, 3, 70, 130
 _debug = False
 
 
-def set_debug(wanted: bool) -> bool:
-    """Show tracebacks from now on. Returns its argument: it is the callback of an option."""
+def set_debug(wanted: bool) -> None:
+    """Whether tracebacks are shown from now on."""
     global _debug
-    _debug = wanted or _debug
-    return wanted
+    _debug = wanted
 
 
 def report(error: BaseException) -> int:
@@ -33,7 +32,8 @@ def report(error: BaseException) -> int:
         return INTERRUPTED
     usage = _usage_message(error)
     if usage is not None:
-        streams.err(f"onward: {usage}")
+        if usage:
+            streams.err(f"onward: {usage}")
         return USAGE
     advice = "" if _debug else f"; {_where(error)}; run it again with --debug for the traceback"
     streams.err(f"onward: a fault of onward itself: {_named(error)}{advice}")
@@ -41,10 +41,13 @@ def report(error: BaseException) -> int:
 
 
 def _usage_message(error: Any) -> str | None:
-    """The words of the argument parser's own errors. It comes with typer or beside it, so it is known by its form."""
+    """The words of the argument parser's own errors, empty where it has shown its help instead; None for others.
+
+    Their class comes with typer or from beside it, so they are known by their form.
+    """
     words = getattr(error, "format_message", None)
-    if words is None:
-        return None
+    if words is None or not words():
+        return None if words is None else ""
     path = getattr(getattr(error, "ctx", None), "command_path", "onward")
     return f"{words().rstrip('.')} (try: {path} --help)"
 

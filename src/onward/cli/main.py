@@ -1,53 +1,14 @@
-"""The `onward` command. Every command imports what it needs when it is called: starting is quick."""
+"""The `onward` command. What a command needs is imported when it is called, so that starting is quick."""
 
 from __future__ import annotations
 
+import importlib
+import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, NoReturn
+from typing import NoReturn
 
-import typer
-from typer.main import get_command
-
-from onward.cli import acts, errors, questions, streams
-from onward.cli.export import export
-from onward.cli.run import run
-
-app = typer.Typer(
-    name="onward",
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
-)
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        streams.out(f"onward {version('onward')}")
-        raise typer.Exit
-
-
-@app.callback()
-def onward(
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True, show_default=False)
-    ] = False,
-) -> None:
-    """Write the loop body, kill it whenever you like, run it again."""
-
-
-app.command("run")(run)
-app.command("status")(questions.status)
-app.command("instances")(questions.instances)
-app.command("failures")(questions.failures)
-app.command("show")(questions.show)
-app.command("retry")(acts.retry)
-app.command("release")(acts.release)
-app.command("rerun")(acts.rerun)
-app.command("export")(export)
+from onward.cli import direct, errors, streams
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -58,11 +19,24 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
-def call(arguments: list[str]) -> int:
+def call(words: list[str]) -> int:
     """The exit code of one command; whatever goes wrong is said in one line."""
-    command: Any = get_command(app)
     try:
-        returned = command.main(arguments, prog_name="onward", standalone_mode=False)
+        return _call(words)
     except BaseException as error:
         return errors.report(error)
-    return returned if isinstance(returned, int) else 0
+
+
+def _call(words: list[str]) -> int:
+    understood: direct.Call | int | None = direct.read(words, os.environ)
+    if understood is None:
+        from onward.cli import parser
+
+        understood = parser.read(words)
+    if isinstance(understood, int):
+        return understood
+    command, arguments = understood
+    errors.set_debug(arguments.pop("debug"))
+    module, function = command.home.split(":")
+    code: int = getattr(importlib.import_module(f"onward.cli.{module}"), function)(**arguments)
+    return code

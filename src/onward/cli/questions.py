@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from onward.cli import streams
-from onward.cli.options import AsJson, Debug, Instance, JobName, JobWord, Kind, Params, Store, Words
 from onward.cli.target import Target, find, split
 from onward.errors import UsageError
 
@@ -16,13 +13,12 @@ LISTED = 20
 
 
 def status(
-    job: JobWord = None,
-    as_json: AsJson = False,
-    store: Store = None,
-    job_name: JobName = None,
-    instance: Instance = None,
-    params: Params = None,
-    debug: Debug = False,
+    job: str | None,
+    as_json: bool,
+    store: str | None,
+    job_name: str | None,
+    instance: str | None,
+    params: list[str] | None,
 ) -> int:
     """Counts by state and step, runs, what is waiting and why."""
     from onward import api
@@ -37,13 +33,12 @@ def status(
 
 
 def instances(
-    job: JobWord = None,
-    as_json: AsJson = False,
-    store: Store = None,
-    job_name: JobName = None,
-    instance: Instance = None,
-    params: Params = None,
-    debug: Debug = False,
+    job: str | None,
+    as_json: bool,
+    store: str | None,
+    job_name: str | None,
+    instance: str | None,
+    params: list[str] | None,
 ) -> int:
     """The job's instances, oldest first."""
     from onward import api
@@ -58,20 +53,14 @@ def instances(
 
 
 def failures(
-    job: JobWord = None,
-    as_json: AsJson = False,
-    kind: Kind = None,
-    state: Annotated[
-        str | None,
-        typer.Option(
-            "--state", metavar="STATE", envvar="ONWARD_STATE", help="Only failed, quarantined or unconfirmed ones."
-        ),
-    ] = None,
-    store: Store = None,
-    job_name: JobName = None,
-    instance: Instance = None,
-    params: Params = None,
-    debug: Debug = False,
+    job: str | None,
+    as_json: bool,
+    kind: str | None,
+    state: str | None,
+    store: str | None,
+    job_name: str | None,
+    instance: str | None,
+    params: list[str] | None,
 ) -> int:
     """Failed, quarantined and unconfirmed records, those alike counted together first."""
     from onward import api
@@ -90,13 +79,12 @@ def failures(
 
 
 def show(
-    words: Words = None,
-    as_json: AsJson = False,
-    store: Store = None,
-    job_name: JobName = None,
-    instance: Instance = None,
-    params: Params = None,
-    debug: Debug = False,
+    words: list[str] | None,
+    as_json: bool,
+    store: str | None,
+    job_name: str | None,
+    instance: str | None,
+    params: list[str] | None,
 ) -> int:
     """One record's whole history and the reasons."""
     from onward import api

@@ -7,14 +7,10 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
-
-import typer
+from typing import TYPE_CHECKING, Any, Protocol
 
 from onward.cli import streams
 from onward.cli.errors import STOPPED_EARLY
-from onward.cli.options import AsJson, Debug, Instance, JobWord, Params, Store, seconds_option
 from onward.cli.target import Target, find
 
 if TYPE_CHECKING:
@@ -23,22 +19,6 @@ if TYPE_CHECKING:
     from onward.job.instance import Binding
     from onward.model import RunResult
     from onward.runner import Announcement
-
-EXIT_CODES = """\b
-Exit codes:
-0    every record of the instance succeeded (with --limit: every one tried)
-1    finished, but some are failed, unconfirmed or quarantined
-2    wrong usage, bad job, bad input: nothing was started
-3    stopped early, start it again (a signal, --max-time, a long outage)
-4    stopped early, a person must act first (fatal, --max-failures, a bad line, …)
-70   a fault of onward itself
-130  a second Ctrl-C; 143: a second SIGTERM
-"""
-
-
-class LogFormat(StrEnum):
-    TEXT = "text"
-    JSON = "json"
 
 
 class Teller(Protocol):
@@ -54,54 +34,21 @@ class Teller(Protocol):
 
 
 def run(
-    job: JobWord = None,
-    concurrency: Annotated[
-        int | None,
-        typer.Option("--concurrency", min=1, metavar="N", envvar="ONWARD_CONCURRENCY", help="Most calls in progress."),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", min=1, metavar="N", envvar="ONWARD_LIMIT", help="Start at most N unfinished records."),
-    ] = None,
-    max_failures: Annotated[
-        str | None,
-        typer.Option(
-            "--max-failures",
-            metavar="N|P%",
-            envvar="ONWARD_MAX_FAILURES",
-            help="Stop when more than N records, or P% of those that ended here, failed.",
-        ),
-    ] = None,
-    max_time: Annotated[
-        float | None, seconds_option("--max-time", "ONWARD_MAX_TIME", "Stop in good order after this time: 55m, 1h30m.")
-    ] = None,
-    wait: Annotated[
-        float, seconds_option("--wait", "ONWARD_WAIT", "How long to stay for what others have to confirm.", "60s")
-    ] = 60.0,
-    grace: Annotated[
-        float, seconds_option("--grace", "ONWARD_GRACE", "How long calls may go on once told to stop.", "30s")
-    ] = 30.0,
-    log_format: Annotated[
-        LogFormat,
-        typer.Option("--log-format", envvar="ONWARD_LOG_FORMAT", help="json: one event a line on the error output."),
-    ] = LogFormat.TEXT,
-    as_json: AsJson = False,
-    source_changed: Annotated[
-        bool,
-        typer.Option(
-            "--source-changed", envvar="ONWARD_SOURCE_CHANGED", help="The input lies elsewhere now.", show_default=False
-        ),
-    ] = False,
-    no_create: Annotated[
-        bool,
-        typer.Option("--no-create", envvar="ONWARD_NO_CREATE", help="A missing store is an error.", show_default=False),
-    ] = False,
-    store: Store = None,
-    instance: Instance = None,
-    params: Params = None,
-    debug: Debug = False,
+    job: str | None,
+    concurrency: int | None,
+    limit: int | None,
+    max_failures: str | None,
+    max_time: float | None,
+    wait: float,
+    grace: float,
+    log_format: str,
+    as_json: bool,
+    source_changed: bool,
+    no_create: bool,
+    store: str | None,
+    instance: str | None,
+    params: list[str] | None,
 ) -> int:
-    """Run a job, or resume it: what is done stays done."""
     try:
         with _termination_interrupts():
             target = find(job, store, None, instance, params)
@@ -112,7 +59,7 @@ def run(
                 "source_changed": source_changed,
                 "create": not no_create,
             }
-            return _Session(target, log_format is LogFormat.JSON, as_json).work(bounds, flags)
+            return _Session(target, log_format == "json", as_json).work(bounds, flags)
     except KeyboardInterrupt:
         streams.err("onward: interrupted before the run had begun")
         return STOPPED_EARLY
@@ -234,6 +181,3 @@ def _last_words() -> None:
     """Said from within a signal handler, so written straight to the error output."""
     with contextlib.suppress(OSError):
         os.write(2, b"\nonward: stopped at once; the same command goes on from here\n")
-
-
-run.__doc__ = f"{run.__doc__}\n\n{EXIT_CODES}"

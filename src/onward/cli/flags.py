@@ -1,0 +1,166 @@
+"""The commands and their flags as a table: how they are read, shown in help, and which variable stands for each.
+
+It is read twice: by `direct`, which is quick, and by `parser`, which explains. Both take it from here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+
+
+def text(given: str) -> str:
+    return given
+
+
+def count(given: str) -> int:
+    """A number from 1 on. Raises ValueError."""
+    if not given.strip().isdecimal() or int(given) < 1:
+        raise ValueError(f"{given!r} is not a number from 1 on")
+    return int(given)
+
+
+def seconds(given: str) -> float:
+    """`55m`, `60s`, `1h30m`, `1.5h`, or plain seconds. Raises ValueError."""
+    plain = str(given).strip().lower()
+    if re.fullmatch(r"\d+(\.\d+)?", plain):
+        return float(plain)
+    parts = _PART.findall(plain)
+    if not parts or _PART.sub("", plain).strip():
+        raise ValueError(f"{given!r} is not a duration; write 55m, 90s, 1h30m or plain seconds")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    def read(given: str) -> str:
+        if given not in choices:
+            raise ValueError(f"{given!r} is none of {', '.join(choices)}")
+        return given
+
+    return read
+
+
+class Flag(NamedTuple):
+    """One flag. `into` is the parameter of the command's function; without `metavar` it is a switch."""
+
+    name: str
+    into: str
+    help: str
+    metavar: str = ""
+    read: Callable[[str], Any] = text
+    default: Any = None
+    shown_default: str = ""
+    short: str = ""
+    many: bool = False
+    required: bool = False
+
+    @property
+    def variable(self) -> str:
+        return "ONWARD_" + self.name.strip("-").upper().replace("-", "_")
+
+    @property
+    def is_switch(self) -> bool:
+        return not self.metavar
+
+
+class Command(NamedTuple):
+    """`home` is `module:function`; `words` says what stands beside the flags: `JOB`, or `JOB [KEY]...`."""
+
+    name: str
+    home: str
+    help: str
+    words: str
+    flags: tuple[Flag, ...]
+
+
+DEBUG = Flag("--debug", "debug", "Show tracebacks.")
+_STORE = Flag("--store", "store", "Path or sqlite:///…; else .onward/onward.db by the job.", "URL")
+_JOB_NAME = Flag("--job", "job_name", "With --store, instead of JOB: the job's name.", "NAME")
+_INSTANCE = Flag("--instance", "instance", "The instance's name.", "NAME")
+_PARAM = Flag("--param", "params", "A param of the job; repeatable.", "NAME=VALUE", short="-p", many=True)
+_JSON = Flag("--json", "as_json", "JSON for programs.")
+_KIND = Flag("--kind", "kind", "Those whose failure was transient, rejected, invalid, bug, …", "KIND")
+
+_RUN = (
+    Flag("--concurrency", "concurrency", "Most calls in progress.", "N", count),
+    Flag("--limit", "limit", "Start at most N unfinished records.", "N", count),
+    Flag("--max-failures", "max_failures", "Stop when more records than that failed in this run.", "N|P%"),
+    Flag("--max-time", "max_time", "Stop in good order after this time: 55m, 1h30m.", "TIME", seconds),
+    Flag("--wait", "wait", "How long to stay for what others have to confirm.", "TIME", seconds, 60.0, "60s"),
+    Flag("--grace", "grace", "How long calls may go on once told to stop.", "TIME", seconds, 30.0, "30s"),
+    Flag("--log-format", "log_format", "text, or json: one event a line on the error output.", "FORMAT",
+         one_of("text", "json"), "text", "text"),
+    Flag("--json", "as_json", "Last line of the output is the status object; all else is on the error output."),
+    Flag("--source-changed", "source_changed", "The input lies elsewhere now; match it by key."),
+    Flag("--no-create", "no_create", "A missing store is an error."),
+    _STORE, _INSTANCE, _PARAM, DEBUG,
+)  # fmt: skip
+_ABOUT = (_STORE, _JOB_NAME, _INSTANCE, _PARAM, DEBUG)
+
+
+def _choosing(all_words: str, step_words: str) -> tuple[Flag, ...]:
+    return (
+        Flag("--from", "from_file", "A file of keys, one a line; - is standard input.", "FILE"),
+        Flag("--all", "all", all_words),
+        _KIND,
+        Flag("--step", "step", step_words, "STEP"),
+        Flag("--stale", "stale", "Those that today's steps would make anew."),
+        Flag("--dry-run", "dry_run", "Only count them."),
+        *_ABOUT,
+    )
+
+
+_AT_STEP = "Those that failed at this step."
+_FAILURES = (
+    _JSON, _KIND,
+    Flag("--state", "state", "Only failed, quarantined or unconfirmed ones.", "STATE"),
+    *_ABOUT,
+)  # fmt: skip
+_EXPORT = (
+    Flag("--out", "out", "The file to write; - is standard output.", "FILE", required=True),
+    Flag("--format", "form", "jsonl, csv or parquet; else by the suffix.", "FORMAT"),
+    Flag("--state", "state", "Records in this state.", "STATE", default="succeeded", shown_default="succeeded"),
+    Flag("--flat", "flat", "Record fields and outputs as columns."),
+    Flag("--generation", "generation", "last, or all: older results, too.", "WHICH",
+         one_of("last", "all"), "last", "last"),
+    *_ABOUT,
+)  # fmt: skip
+
+RUN_HELP = """Run a job, or resume it: what is done stays done.
+
+\b
+Exit codes:
+0    every record of the instance succeeded (with --limit: every one tried)
+1    finished, but some are failed, unconfirmed or quarantined
+2    wrong usage, bad job, bad input: nothing was started
+3    stopped early, start it again (a signal, --max-time, a long outage)
+4    stopped early, a person must act first (fatal, --max-failures, …)
+70   a fault of onward itself
+130  a second Ctrl-C; 143: a second SIGTERM
+"""
+
+COMMANDS = {
+    command.name: command
+    for command in (
+        Command("run", "run:run", RUN_HELP, "JOB", _RUN),
+        Command("status", "questions:status", "Counts by state and step, runs, what is waiting and why.", "JOB",
+                (_JSON, *_ABOUT)),
+        Command("instances", "questions:instances", "The job's instances, oldest first.", "JOB", (_JSON, *_ABOUT)),
+        Command("failures", "questions:failures",
+                "Failed, quarantined and unconfirmed records, those alike counted together first.", "JOB", _FAILURES),
+        Command("show", "questions:show", "One record's whole history and the reasons.", "JOB KEY", (_JSON, *_ABOUT)),
+        Command("retry", "acts:retry", "Mark failed records to be tried again by the next run.", "JOB [KEY]...",
+                _choosing("All failed records.", _AT_STEP)),
+        Command("release", "acts:release", "Let quarantined records go on; --from FILE may bring corrected ones.",
+                "JOB [KEY]...", _choosing("All quarantined records.", _AT_STEP)),
+        Command("rerun", "acts:rerun", "Mark finished records for a new generation; the old ones stay.",
+                "JOB [KEY]...",
+                _choosing("All finished records.", "From this step on; alone: all records that have it.")),
+        Command("export", "export:export", "Write results to a file: in source order, of one moment, whole or absent.",
+                "JOB", _EXPORT),
+    )
+}  # fmt: skip
