@@ -163,11 +163,12 @@ class Act:
         """Take finished records out of the counters that only finished ones are in."""
         self._move(change, State.SUCCEEDED, rows)
         for _, vanished, _, _, lineage, changed, _, _ in rows:
+            if vanished:
+                continue
+            change.count("lineage_changed" if changed else "lineage", str(lineage), -1)
             skipped = self.lineages[lineage][1]
             if skipped is not None:
                 change.count("skipped", skipped, -1)
-            if not vanished:
-                change.count("lineage_changed" if changed else "lineage", str(lineage), -1)
 
     # Corrections.
 
