@@ -386,6 +386,8 @@ class _Session:
         seen: list[int] = []
 
         def hear(number: int, frame: object) -> None:
+            if seen and number == _HANGUP:
+                return  # a closed terminal may be told of twice
             if seen:
                 if before_exit is not None:
                     before_exit()
@@ -404,8 +406,15 @@ class _Session:
         self._stopping = self._loop.create_task(self._governor.told_to_stop(signal.Signals(number).name))
 
 
-def _stop_signals() -> tuple[int, ...]:
-    return (signal.SIGINT, signal.SIGTERM)
+_HANGUP: int | None = getattr(signal, "SIGHUP", None)
+
+
+def _stop_signals() -> list[int]:
+    """A terminal that goes away stops a run in good order, too, unless it was started to outlive it (nohup)."""
+    stops: list[int] = [signal.SIGINT, signal.SIGTERM]
+    if _HANGUP is not None and signal.getsignal(_HANGUP) == signal.SIG_DFL:
+        stops.append(_HANGUP)
+    return stops
 
 
 def _reason(code: int) -> str:

@@ -26,7 +26,8 @@ from onward.model import Claimed, StoredOutput
 
 def main() -> None:
     """Serve the parent at the other end of the standard streams."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    for number in (signal.SIGINT, signal.SIGTERM):  # a service manager sends them to all processes; the parent decides
+        signal.signal(number, signal.SIG_IGN)
     inbox, outbox = _private_streams()
     asyncio.run(_serve(inbox, outbox))
     os._exit(0)  # threads of abandoned calls must not keep the child alive

@@ -52,6 +52,8 @@ class Child:
             [sys.executable, "-c", _PROGRAM, orjson.dumps(sys.path).decode()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            # A group of its own: Ctrl-C is for the parent, which decides what becomes of calls in progress.
+            process_group=None if sys.platform == "win32" else 0,
         )
         self._outbox.put(
             {
