@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
@@ -55,21 +57,25 @@ class Display:
         """The run has ended: the last picture stays."""
         if self._started:
             self._started = False
-            self._live.stop()
+            with contextlib.suppress(OSError):  # the terminal has gone
+                self._live.stop()
 
     def event(self, event: str, fields: Mapping[str, Any]) -> None:
         self._run = str(fields.get("run", ""))
         if event == "run_paused":
             self._stopping = str(fields.get("reason"))
-        for line in self.happenings.lines(event, fields):
-            self._console.print(Text(line, style=_STYLES.get(event, "")))
+        if event == "run_finished" and self._progress is not None:
+            self._progress = replace(self._progress, counts=fields["counts"], total=fields["total"], calls=0)
+        with contextlib.suppress(OSError):
+            for line in self.happenings.lines(event, fields):
+                self._console.print(Text(line, style=_STYLES.get(event, "")))
 
     def progress(self, progress: Progress) -> None:
         self._progress = progress
 
     def _picture(self) -> Any:
         if self._progress is None:
-            return Text("")
+            return Group()
         return Frame(self._progress, self._run, self._stopping, not self._started, self._ascii_only)
 
 

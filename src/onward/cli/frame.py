@@ -76,7 +76,8 @@ class Frame:
         room = min(width - label.cell_len, LONGEST_BAR)
         if room < SHORTEST_BAR:
             return label[1:] if label.plain.startswith(" ") else label
-        return bar(self._by_state(), total, room, self._heavy, self._light) + label
+        counts = self._by_state() if self._progress.target is None else {"succeeded": done}
+        return bar(counts, total, room, self._heavy, self._light) + label
 
     def _by_state(self) -> dict[str, int]:
         """Records by state in the order in which they are shown."""
@@ -149,7 +150,7 @@ def shares(counts: Mapping[str, int], total: int, room: int) -> dict[str, int]:
     if not cells:
         return {}
     largest = max(cells, key=lambda state: cells[state])
-    full = room if not shown.get("pending") and total == sum(shown.values()) else min(sum(cells.values()), room - 1)
+    full = room if sum(shown[state] for state in cells) >= total else min(sum(cells.values()), room - 1)
     cells[largest] = max(cells[largest] + full - sum(cells.values()), 0)
     return cells
 
