@@ -19,6 +19,7 @@ APPLICATION_ID = 0x6F6E7764  # "onwd"
 BUSY_SECONDS = 60.0
 MEMORY = ":memory:"
 _HEADER = b"SQLite format 3\x00"
+_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 _NETWORK = re.compile(
     r"^(nfs\d?|cifs|smb\w*|afs|gpfs|lustre|ceph|glusterfs|fuse\.(sshfs|glusterfs|s3fs|gcsfuse|rclone)|9p|beegfs|afpfs|webdav)$"
 )
@@ -92,7 +93,8 @@ def _prepare(path: Path, new: bool) -> None:
             "give --store a path on a local disk, or a PostgreSQL address"
         )
     if not new:
-        _check_header(path)
+        if not _is_unborn(path):
+            _check_header(path)
         return
     above = [folder.parent for folder in path.parents if not folder.exists()]
     try:
@@ -105,6 +107,16 @@ def _prepare(path: Path, new: bool) -> None:
         raise StoreError(
             f"cannot create the store {path}: {error.strerror}; choose another place with --store"
         ) from error
+
+
+def _is_unborn(path: Path) -> bool:
+    """Whether a power cut interrupted the making of the file: its journal says that it was empty before, and SQLite
+    will empty it again."""
+    try:
+        head = path.with_name(path.name + "-journal").read_bytes()[:20]
+    except OSError:
+        return False
+    return head.startswith(_JOURNAL) and len(head) == 20 and head[16:] == bytes(4)
 
 
 def _flush_folder(folder: Path) -> None:
