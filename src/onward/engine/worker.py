@@ -55,7 +55,6 @@ class Worker:
         self.next_due: float | None = None
         self.dry = False
         self.limit_left: int | None = None
-        self.tried: set[int] = set()
         self.error: BaseException | None = None
         self.on_fatal: Callable[[Attempt, Classified], None] = lambda attempt, failure: None
         self.on_died: Callable[[Attempt, Died], bool] = lambda attempt, died: False
@@ -206,10 +205,10 @@ class Worker:
     def adopt(self, attempt: Attempt) -> None:
         """Take a claimed record into work."""
         self.held[attempt.claimed.id, attempt.claimed.fence] = attempt
-        self._again.discard(attempt.claimed.id)
-        if self.limit_left is not None and attempt.claimed.id not in self.tried:
+        if attempt.claimed.id in self._again:
+            self._again.discard(attempt.claimed.id)
+        elif self.limit_left is not None:
             self.limit_left = max(self.limit_left - 1, 0)
-            self.tried.add(attempt.claimed.id)
         if attempt.outputs and self._events.frequent:
             self._emit("record_resumed", attempt, step=attempt.step.name if attempt.step else None)
         if attempt.step is None:
