@@ -14,8 +14,8 @@ from pathlib import Path
 
 import apsw
 import pytest
-from clocks import HandClock
 
+from clocks import HandClock
 from onward.errors import StoreError, StoreMissing
 from onward.ports import RunStart
 from onward.store.sqlite import connection

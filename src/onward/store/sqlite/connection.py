@@ -17,6 +17,7 @@ from onward.store.sqlite import statements
 
 APPLICATION_ID = 0x6F6E7764  # "onwd"
 BUSY_SECONDS = 60.0
+BUSY_MILLISECONDS = int(BUSY_SECONDS * 1000)
 MEMORY = ":memory:"
 _HEADER = b"SQLite format 3\x00"
 _JOURNAL = bytes.fromhex("d9d505f920a163d7")
@@ -188,13 +189,18 @@ def _too_new(path: Path | None, version: int) -> StoreError:
     )
 
 
+def schema_of(connection: apsw.Connection) -> int:
+    """The number of the last migration that was applied."""
+    return _pragma(connection, "user_version")
+
+
 def newest() -> int:
     return statements.migrations()[-1][0]
 
 
 def _connect(path: Path | None, flags: int) -> apsw.Connection:
     connection = apsw.Connection(str(path) if path else MEMORY, flags=flags)
-    connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
+    connection.set_busy_timeout(BUSY_MILLISECONDS)
     return connection
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import orjson
 
-from onward.errors import LeaseLost, SourceMoved
+from onward.errors import LeaseLost, SourceMoved, StoreWriteError
 from onward.model import Counts, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
@@ -22,6 +22,7 @@ from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.reading import read_counts, read_result_versions
 
 LEASE_SECONDS = 30.0
+TIDY_MILLISECONDS = 200
 
 
 class SqliteWorkStore:
@@ -40,6 +41,7 @@ class SqliteWorkStore:
         self.lease = lease
         self._store_inputs = store_inputs
         self._connection, self.new = connection.open_writer(path, create)
+        self._schema = connection.schema_of(self._connection)
         self._locks = RunLocks(path)
         self._instances: dict[int, int] = {}
         self._lineages: dict[object, int] = {}
@@ -141,8 +143,10 @@ class SqliteWorkStore:
     def tidy(self) -> int:
         if self.path is None:
             return 0
+        self._connection.set_busy_timeout(TIDY_MILLISECONDS)
         with contextlib.suppress(apsw.Error):  # busy, full or failing: what is not folded in now stays in the log
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        self._connection.set_busy_timeout(connection.BUSY_MILLISECONDS)
         return self.log_bytes()
 
     def log_bytes(self) -> int:
@@ -163,6 +167,10 @@ class SqliteWorkStore:
         change = Change(self._connection, instance, run, self._clock.now())
         try:
             with connection.transaction(self._connection):
+                if connection.schema_of(self._connection) != self._schema:
+                    raise StoreWriteError(
+                        "a newer onward has brought the store up to date meanwhile; start again with that one"
+                    )
                 yield change
                 change.flush()
         except BaseException as error:

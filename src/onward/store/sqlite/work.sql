@@ -221,7 +221,7 @@ SELECT json_group_array(json_array(j.key, r.id, r.pass, r.position, r.state, r.g
     json((SELECT json_array(hash, source_hash) FROM inputs i WHERE i.record = r.id ORDER BY i.generation DESC LIMIT 1)),
     json((SELECT json_array(hash, source_hash) FROM inputs i WHERE i.record = r.id AND i.generation <= r.generation
           ORDER BY i.generation DESC LIMIT 1))))
-FROM json_each(:rows) j JOIN records r ON r.instance = :instance AND r.key = j.value ->> 0
+FROM json_each(:rows) j CROSS JOIN records r ON r.instance = :instance AND r.key = j.value ->> 0 -- in this order
 
 -- name: seen_again
 UPDATE records SET pass = :pass_number, position = f.position, vanished = 0

@@ -1,0 +1,56 @@
+"""How SQLite goes about the statements: nothing that is asked for often may cost what the store holds."""
+
+from __future__ import annotations
+
+import re
+
+import apsw
+import pytest
+
+from onward.store.sqlite import statements
+from onward.store.sqlite.connection import open_writer
+
+SQL = statements.load("work.sql")
+ONCE_A_PASS = {
+    "forget_partial",
+    "new_pass",
+    "vanishing",
+    "vanishing_lineages",
+    "vanishing_steps",
+    "vanish",
+    "vanish_history",
+}
+"""These read every record of an instance: when a pass begins or ends."""
+
+
+@pytest.fixture(scope="module")
+def store() -> apsw.Connection:
+    return open_writer(None)[0]
+
+
+def plan_of(store: apsw.Connection, block: str) -> list[tuple[int, str]]:
+    """(parent, what) of each node; tables by their names, not as they are called in the statement."""
+    bindings = dict.fromkeys(re.findall(r":(\w+)", SQL[block]), 1)
+    bindings.update({name: "[]" for name in ("rows", "ids", "only", "versions") if name in bindings})
+    return [(row[1], row[3]) for row in store.execute("EXPLAIN QUERY PLAN " + SQL[block], bindings)]
+
+
+@pytest.mark.parametrize("block", SQL)
+def test_no_statement_reads_all_records_but_those_of_a_pass(store: apsw.Connection, block: str) -> None:
+    whole = [what for _, what in plan_of(store, block) if _reads_an_instance(what)]
+    assert not whole or block in ONCE_A_PASS, whole
+
+
+def _reads_an_instance(what: str) -> bool:
+    table = re.match(r"(SCAN|SEARCH) (records|r|inputs|i|checkpoints|c|failures|f|history)\b", what)
+    if table is None:
+        return False
+    return what.startswith("SCAN") or "records_by_key (instance=?)" in what
+
+
+@pytest.mark.parametrize("block", [name for name in SQL if "json_each" in SQL[name]])
+def test_what_a_batch_brings_is_read_once_and_not_for_every_row(store: apsw.Connection, block: str) -> None:
+    """Joined the wrong way round, a block of n records costs n times the instance."""
+    tables = [what for parent, what in plan_of(store, block) if parent == 0 and re.match("SCAN|SEARCH", what)]
+    behind = [what for what in tables[1:] if "VIRTUAL TABLE" in what]
+    assert behind == [], tables
