@@ -31,10 +31,11 @@ class Victim:
     job: str
     folder: Path
     environment: Mapping[str, str]
+    store_name: str = "store.db"
 
     @property
     def store(self) -> Path:
-        return self.folder / "store.db"
+        return self.folder / self.store_name
 
     @property
     def log(self) -> Path:
