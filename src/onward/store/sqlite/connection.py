@@ -18,6 +18,9 @@ from onward.store.sqlite import statements
 APPLICATION_ID = 0x6F6E7764  # "onwd"
 BUSY_SECONDS = 60.0
 BUSY_MILLISECONDS = int(BUSY_SECONDS * 1000)
+LEAST_ROOM = 256 << 10
+"""Bytes that must be free to begin: SQLite's shared memory lies in a file, and where that finds no room the process
+dies of SIGBUS."""
 MEMORY = ":memory:"
 _HEADER = b"SQLite format 3\x00"
 _JOURNAL = bytes.fromhex("d9d505f920a163d7")
@@ -93,6 +96,8 @@ def _prepare(path: Path, new: bool) -> None:
             f"{path} lies on a network file system ({kind}), where SQLite's locks are not safe; "
             "give --store a path on a local disk, or a PostgreSQL address"
         )
+    if _space_left(path) < LEAST_ROOM:
+        raise StoreWriteError(_no_space(str(path)))
     if not new:
         if not _is_unborn(path):
             _check_header(path)
@@ -276,7 +281,7 @@ def explain(error: apsw.Error, path: Path | None, kind: Callable[[str], OnwardEr
     """An apsw error in words for people; no driver's name for a fault reaches them bare."""
     place = str(path) if path else "the store"
     if isinstance(error, apsw.FullError):
-        return kind(f"no space left for {place}; free some and run the same command again, nothing committed is lost")
+        return kind(_no_space(place))
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
         return StoreError(f"{place} is damaged ({error}); it was left as it is: restore a copy made by SQLite's backup")
     if isinstance(error, apsw.BusyError | apsw.LockedError):
@@ -289,11 +294,13 @@ def explain(error: apsw.Error, path: Path | None, kind: Callable[[str], OnwardEr
         return kind(f"cannot open {place}: check that its folder exists and can be written")
     if isinstance(error, apsw.IOError):
         if path is not None and _space_left(path) < 1 << 20:
-            return kind(
-                f"no space left for {place}; free some and run the same command again, nothing committed is lost"
-            )
+            return kind(_no_space(place))
         return kind(f"the disk failed under {place} ({error}); nothing committed is lost, check the disk and run again")
     return kind(f"{place}: {error}")
+
+
+def _no_space(place: str) -> str:
+    return f"no space left for {place}; free some and run the same command again, nothing committed is lost"
 
 
 def _space_left(path: Path) -> int:
