@@ -1,4 +1,4 @@
-"""Case 01: A changed step is never hidden behind an old result: the run says so, and `rerun --stale` makes it anew."""
+"""Case 01: a changed step is never hidden behind an old result: the run says so, and `rerun --stale` makes it anew."""
 
 from __future__ import annotations
 

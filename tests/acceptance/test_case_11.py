@@ -1,4 +1,4 @@
-"""Case 11: Work that was parked when the code changed goes on under the documented rule, and never calls a finished step."""
+"""Case 11: work parked when the code changed goes on under the documented rule; no finished step is called again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Case 45: A list of failures with reasons, and a retry of just those: by key, by reason, or after mending the input."""
+"""Case 45: a list of failures with reasons, and a retry of just those: by key, by reason, or with a mended input."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def slow_run(tmp_path: Path) -> Any:
     process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env=surroundings())
     store = str(tmp_path / "s.db")
     try:
-        until(lambda: len(ask("slow", store).get("in_flight", [])) >= 4)
+        until(lambda: [one["step"] for one in ask("slow", store).get("in_flight", [])].count("slow") >= 4)
         yield process, store
     finally:
         process.kill()
@@ -157,8 +157,7 @@ def test_a_living_run_shows_what_it_works_on_and_a_dead_one_is_called_dead(slow_
     told = api.status("slow", store=store)
     (run,) = told["runs"]
     assert (run["ended"], run["exit_code"], run["reason"]) == (None, None, None)
-    assert {one["step"] for one in told["in_flight"]} == {"slow"}
-    assert sorted(one["key"] for one in told["in_flight"])[0] == 2
+    assert all(one["key"] >= 2 for one in told["in_flight"] if one["step"] == "slow")
     assert {one["run"] for one in told["in_flight"]} == {run["run"]}
     assert told["waiting"] == []
 
