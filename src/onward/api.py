@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -205,15 +205,17 @@ def export(
     state: str = "succeeded",
     flat: bool = False,
     generation: str = "last",
+    steps: Sequence[str] = (),
 ) -> int:
     """Write results to a file that appears whole or not at all; the number of rows.
 
-    `out` is relative to the current folder. See `operate.questions.rows` for what is in it. Raises UsageError,
-    ExportError.
+    `out` is relative to the current folder. `steps`: only these steps' outputs; all without. See
+    `operate.questions.rows` for what is in it. Raises UsageError, ExportError.
     """
     sink = runner.open_sink(out, format, flat)
     with _desk(job, store) as desk:
-        return sink.write(questions.rows(desk, _subject(desk, job, params, instance), state, generation))
+        subject = _subject(desk, job, params, instance)
+        return sink.write(questions.rows(desk, subject, state, generation, steps))
 
 
 def results(

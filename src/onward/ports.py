@@ -90,7 +90,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """What a run says of itself when it begins. `location`: None when it will not feed (it did not look at its input)."""
+    """What a run says of itself when it begins. `location`: None when it will not feed and did not look at its input."""
 
     job: str
     instance: str

@@ -13,6 +13,7 @@ def export(
     state: str,
     flat: bool,
     generation: str,
+    steps: list[str] | None,
     store: str | None,
     job_name: str | None,
     instance: str | None,
@@ -22,7 +23,9 @@ def export(
     from onward import api
 
     target = find(job, store, job_name, instance, params)
-    rows = api.export(target.job, out, **target.asked, format=form, state=state, flat=flat, generation=generation)
+    rows = api.export(
+        target.job, out, **target.asked, format=form, state=state, flat=flat, generation=generation, steps=steps or ()
+    )
     if out != "-":
         streams.out(f"{rows:,} {'row' if rows == 1 else 'rows'} written to {out}")
     return 0

@@ -127,6 +127,7 @@ _EXPORT = (
     Flag("--flat", "flat", "Record fields and outputs as columns."),
     Flag("--generation", "generation", "last, or all: older results, too.", "WHICH",
          one_of("last", "all"), "last", "last"),
+    Flag("--step", "steps", "Only this step's output; repeatable.", "STEP", many=True),
     *_ABOUT,
 )  # fmt: skip
 

@@ -60,7 +60,7 @@ def _versions(told: Announcement, target: Target) -> Iterator[str]:
 
 def closing(result: RunResult, finished: Mapping[str, Any], target: Target) -> Iterator[str]:
     """Why the run ended, and as the last line the counts and the next command. `finished`: the last event."""
-    if result.exit_code not in (0, 1):
+    if result.exit_code in (3, 4):
         yield f"stopped: {printable(result.reason)}"
     if not finished.get("recorded", True):
         yield "the end of this run could not be written to the store; the next run puts its records back"

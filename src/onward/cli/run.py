@@ -9,8 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from onward.cli import streams
-from onward.cli.errors import STOPPED_EARLY
+from onward.cli import errors, streams
 from onward.cli.target import Target, find
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def run(
             return _Session(target, log_format == "json", as_json).work(bounds, flags)
     except KeyboardInterrupt:
         streams.err("onward: interrupted before the run had begun")
-        return STOPPED_EARLY
+        return errors.STOPPED_EARLY
 
 
 @contextlib.contextmanager
@@ -132,6 +131,8 @@ class _Session:
             result = run(*arguments)
         finally:
             self._teller.stop()
+        if result.exit_code in (errors.USAGE, errors.ONWARD_FAULT):
+            streams.err(f"onward: {result.reason}")
         for line in report.closing(result, self._finished, self._target):
             self._say(line)
         return result

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -180,13 +180,19 @@ def show(desk: Desk, subject: Subject, record: int) -> dict[str, Any]:
     }
 
 
-def rows(desk: Desk, subject: Subject, state: str = "succeeded", generation: str = "last") -> Iterator[ExportRow]:
+def rows(
+    desk: Desk,
+    subject: Subject,
+    state: str = "succeeded",
+    generation: str = "last",
+    steps: Sequence[str] = (),
+) -> Iterator[ExportRow]:
     """What an export writes, in source order.
 
     `succeeded`: every record that has a result, with its newest one, even while a newer generation is under way or
     has failed; `generation="all"` adds the older ones, oldest first. Another state: the records that are in it, with
     the outputs that they have so far. Vanished records are left out, as in `total`; `state="vanished"` has them alone.
-    Raises UsageError at once.
+    `steps`: only these steps' outputs. Raises UsageError at once.
     """
     if generation not in ("last", "all"):
         raise UsageError(f"generation is last or all, not {generation!r}")
@@ -194,13 +200,22 @@ def rows(desk: Desk, subject: Subject, state: str = "succeeded", generation: str
         raise UsageError(f"there is no state {state!r} (choices: {', '.join([*State, VANISHED])})")
     if generation == "all" and state != State.SUCCEEDED:
         raise UsageError("only finished records have several generations; leave out the state or the generation")
+    unknown = [step for step in steps if step not in subject.today]
+    if unknown:
+        raise UsageError(f"there is no step {unknown[0]!r} (steps: {', '.join(subject.today)})")
     wish = ExportWish(
         None if state == VANISHED else State(state),
         tuple(subject.today),
         "all" if generation == "all" else "last",
         vanished=state == VANISHED,
     )
-    return desk.export(subject.number, wish)
+    found = desk.export(subject.number, wish)
+    return _with_outputs_of(steps, found) if steps else found
+
+
+def _with_outputs_of(steps: Sequence[str], found: Iterator[ExportRow]) -> Iterator[ExportRow]:
+    for row in found:
+        yield replace(row, outputs={step: row.outputs[step] for step in steps if step in row.outputs})
 
 
 def results(desk: Desk, subject: Subject, state: str = "succeeded") -> Iterator[Result]:
