@@ -72,7 +72,8 @@ def example(fresh: bool) -> int:
     job, out = str(folder / "job.py"), str(ROOT / "sectors.csv")
     code = subprocess.run([*onward, "run", job], check=False).returncode
     if code == 0:
-        code = subprocess.run([*onward, "export", job, "--out", out, "--flat", "--step", "classify"], check=False).returncode
+        export = [*onward, "export", job, "--out", out, "--flat", "--step", "classify"]
+        code = subprocess.run(export, check=False).returncode
     return code
 
 

@@ -8,6 +8,7 @@ The commands run in a terminal of their own; what stands on that terminal at the
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -76,7 +77,7 @@ def run(stream: pyte.ByteStream, python: str, folder: Path, kill_at: int | None,
 
 
 def picture(screen: pyte.Screen) -> None:
-    console = Console(record=True, width=COLUMNS, file=Path(os.devnull).open("w"), force_terminal=True)
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     used = [row for row in range(LINES) if screen.display[row].strip()]
     for row in range(used[-1] + 1):
         line = Text()

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ from onward.policy.endings import OK, ONWARD_FAULT, SOME_FAILED, STOPPED_EARLY, 
 from onward.policy.versions import ResultVersions
 from onward.ports import Batch, Desk, RunBegun, RunStart, Sink, Source
 from onward.sinks import formats
+from onward.sources.given import BY_POSITION as BY_POSITION
+from onward.sources.given import Given
 from onward.store.sqlite.connection import path_of
 from onward.store.sqlite.desk import SqliteDesk
 from onward.store.sqlite.in_memory import InMemoryStore
@@ -122,6 +124,11 @@ def open_in_memory(store_inputs: bool, dies_after: Callable[[int, Batch], bool])
 def open_sink(out: str | Path, format: str | None, flat: bool) -> Sink:
     """Where an export goes. Raises UsageError."""
     return formats.open_sink(out, format, flat)
+
+
+def source_of(records: Sequence[Any], key: tuple[str, ...] | str | None) -> Source:
+    """A source of records that are at hand; `key` as `sources.given.Given` has it."""
+    return Given(records, key)
 
 
 def run(job: Job, binding: Binding, options: Options) -> RunResult:

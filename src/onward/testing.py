@@ -22,7 +22,6 @@ from onward.job.plan import Plan
 from onward.model import RunResult
 from onward.operate.questions import result_of
 from onward.ports import Batch, ExportWish
-from onward.sources.given import BY_POSITION, Given
 
 T = TypeVar("T")
 
@@ -47,7 +46,7 @@ def run(job: Job, records: Iterable[Any], *, params: Any = None, crash_at: str |
     binding = job.bind(params)
     plan = job.plan(binding.params)
     given = list(records)
-    source = Given(given, _key(job, binding, given))
+    source = runner.source_of(given, _key(job, binding, given))
     store = runner.open_in_memory(plan.store_inputs, _dies_after(plan, crash_at))
     options = runner.Options(source=source, opened=store, in_process=True, handle_signals=False)
 
@@ -71,7 +70,7 @@ def _key(job: Job, binding: Binding, records: list[Any]) -> tuple[str, ...] | st
     with contextlib.suppress(UsageError):
         key = getattr(job.open_source(binding.params), "key", None)
     values_are_keys = all(isinstance(record, str | int) for record in records)
-    return key if key is not None or values_are_keys else BY_POSITION
+    return key if key is not None or values_are_keys else runner.BY_POSITION
 
 
 def _dies_after(plan: Plan, crash_at: str | int | None) -> Callable[[int, Batch], bool]:
