@@ -105,7 +105,7 @@ def _counts_line(found: Answer) -> Iterator[Text]:
 
 def _advice(found: Answer, target: Target) -> str:
     counts = found["counts"]
-    if counts["pending"] or counts["in_progress"]:
+    if counts["pending"] or counts["in_progress"] or not found["source_complete"]:
         return f"Next: {target.run_command}"
     if counts["failed"] or counts["quarantined"] or counts["unconfirmed"]:
         return f"Next: {target.command('failures')}"
