@@ -136,12 +136,16 @@ class SourceRecord:
 
 @dataclass(slots=True, frozen=True)
 class BadLine:
-    """A place in a source that yields no record. `where` is `file:line`."""
+    """A place in a source that yields no record. `where` is `file:line`.
+
+    `damage`: nothing behind it in its file can be read, so that records are missing that nobody can name.
+    """
 
     where: str
     reason: str
     position: int
     raw: str = ""
+    damage: bool = False
 
 
 @dataclass(slots=True, frozen=True)

@@ -62,7 +62,8 @@ class Source(Protocol):
 
         Every block's cursor covers the block itself. The last block has `complete=True` and may be empty. Positions
         grow with source order. A bad place is a `BadLine` in its block, never an exception; after it reading goes on
-        where it can. Raises SourceError where nothing can be read at all (no such file, no such column).
+        where it can. From `damage` on no block is complete, and all are partial: no cursor passes the damage.
+        Raises SourceError where nothing can be read at all (no such file, no such column).
         """
 
     def where(self, position: int) -> str:
@@ -90,7 +91,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """What a run says of itself when it begins. `location`: None when it will not feed and did not look at its input."""
+    """What a run says of itself when it begins. `location`: None when it will not feed, nor look at its input."""
 
     job: str
     instance: str

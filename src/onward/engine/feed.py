@@ -148,7 +148,8 @@ class Feed:
         return self._settle()
 
     def _hand_over(self, block: FeedBlock) -> None:
-        self._cursor = block.cursor
+        if not block.partial:
+            self._cursor = block.cursor
         self._under_way.append((block, self._journal.feed(block)))
 
     def _stop_at(self, block: FeedBlock, bad: BadLine) -> None:
@@ -164,9 +165,12 @@ class Feed:
         self.state = "stopped"
 
     def _with_bad_set_aside(self, block: FeedBlock) -> FeedBlock:
+        """Bad lines as records. Damage is none: it has to be mended, and there is nothing to set aside."""
+        self.bad_line = self.bad_line or next((bad for bad in block.bad if bad.damage), None)
         aside = [
             SourceRecord(canonical_key(bad.where), dumps({"line": bad.raw}), bad.position, bad.reason)
             for bad in block.bad
+            if not bad.damage
         ]
         records = sorted([*block.records, *aside], key=lambda record: record.position)
         return replace(block, records=records, bad=[])

@@ -213,7 +213,7 @@ class _Pieces:
         return Piece(records, bad, size, rows.reader.track.mark(ended))
 
     def _damaged(self, reason: str) -> Iterator[Piece]:
-        bad = self._maker.bad(self._position(), reason)
+        bad = self._maker.bad(self._position(), reason, damage=True)
         yield self._piece(last_row=False)
         yield Piece([], [bad], 0, self._rows.reader.track.mark(), damaged=True)
 

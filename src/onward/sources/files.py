@@ -102,7 +102,8 @@ class FileSource:
 
     def read(self, cursor: str | None, validate: Validate | None) -> Iterator[FeedBlock]:
         """See `onward.ports.Source`. A block that has bad places begins with one: whoever stops at a bad place keeps
-        the cursor of the block before it and loses nothing."""
+        the cursor of the block before it and loses nothing. Behind damage, the files that follow are still read, but
+        no cursor covers them: the damaged one may be replaced and is then read on from where it broke off."""
         files = self._paths.files()
         self._names = [file.name for file in files]
         state = Cursor.parse(cursor) if cursor is not None else Cursor(self._format.reads)
@@ -111,16 +112,16 @@ class FileSource:
         block, damaged = _Block(), False
         for piece in self._pieces(files, state, validate):
             if block.must_go_before(piece):
-                yield block.made(state.text())
+                yield block.made(state.text(), partial=damaged)
                 block = _Block()
             damaged = damaged or piece.damaged
             if not damaged:
                 state.advance(piece.mark)
             block.add(piece)
             if block.is_full:
-                yield block.made(state.text())
+                yield block.made(state.text(), partial=damaged)
                 block = _Block()
-        yield block.made(state.text(), complete=not damaged)
+        yield block.made(state.text(), complete=not damaged, partial=damaged)
 
     def _pieces(self, files: list[File], state: Cursor, validate: Validate | None) -> Iterator[Piece]:
         mark = state.marks[-1] if state.marks else None
@@ -210,8 +211,8 @@ class _Block:
             self._records, self._bad = piece.records, piece.bad
         self._size += piece.size
 
-    def made(self, cursor: str, complete: bool = False) -> FeedBlock:
-        return FeedBlock(self._records, self._bad, cursor, complete)
+    def made(self, cursor: str, complete: bool = False, partial: bool = False) -> FeedBlock:
+        return FeedBlock(self._records, self._bad, cursor, complete, partial)
 
 
 def _stat(file: File) -> Stat:

@@ -134,7 +134,7 @@ class _Lines:
 
     def damaged(self, damage: Damaged) -> Piece:
         """The end of a file that has more than can be read."""
-        bad = self._maker.bad(self.position + 1, str(damage))
+        bad = self._maker.bad(self.position + 1, str(damage), damage=True)
         return Piece([], [bad], 0, self._track.mark(), damaged=True)
 
 

@@ -69,9 +69,9 @@ class RecordMaker:
                 pass
         return SourceRecord(plain_key_of(value, self._fields), text, position)
 
-    def bad(self, position: int, reason: str, raw: str = "") -> BadLine:
+    def bad(self, position: int, reason: str, raw: str = "", damage: bool = False) -> BadLine:
         shown = raw if len(raw) <= RAW_LIMIT else raw[:RAW_LIMIT] + "…"
-        return BadLine(f"{self._name}:{position & LINE_MASK}", reason, position, shown)
+        return BadLine(f"{self._name}:{position & LINE_MASK}", reason, position, shown, damage)
 
     def _misfit(self, value: Any, text: str, position: int, reason: str) -> SourceRecord | BadLine:
         """A misfit keeps the key of its raw fields, so that a corrected record finds its place again."""

@@ -94,7 +94,7 @@ class ParquetRows:
                             size = batch.nbytes * (len(records) + len(bad)) // batch.num_rows
                             yield Piece(records, bad, size, _mark(file, raw.stat, done, digest))
             except Damaged as damage:
-                bad_row = maker.bad(base + done + 1, str(damage))
+                bad_row = maker.bad(base + done + 1, str(damage), damage=True)
                 yield Piece([], [bad_row], 0, _mark(file, raw.stat, done, digest), damaged=True)
                 return
             yield Piece([], [], 0, _mark(file, raw.stat, done, digest, ended=True))
