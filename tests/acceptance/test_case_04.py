@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+
 from acceptance.jobs import Place, echo_job, plain, wait_until
 
 TORN = ["04.torn.jsonl", "04.torn_then_blank.jsonl"]
