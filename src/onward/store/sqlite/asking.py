@@ -191,25 +191,59 @@ class Questions:
         self, page: Sequence[tuple[int, ...]], lineages: dict[int, Lineage], wish: ExportWish
     ) -> list[ExportRow]:
         """The first rows of the page, as many as fit, in one reading: outputs may be large."""
+        listed = {"rows": orjson.dumps(page).decode()}
         rows: list[ExportRow] = []
         size = 0
-        with self.one_reading():
-            for record, generation, lineage, number, place in page:
-                key, value = self.rows("export_record", record=record, generation=generation)[0]
-                stored = self.rows("export_outputs", record=record, generation=generation)
+        with (
+            self.one_reading(),
+            contextlib.closing(self.connection.execute(SQL["export_records"], listed)) as records,
+            contextlib.closing(self.connection.execute(SQL["export_outputs"], listed)) as outputs,
+        ):
+            made = _Outputs(outputs)
+            for number, (key, value) in enumerate(records):
+                _, generation, lineage, seen, place = page[number]
+                stored = made.of(number)
                 if lineage != NOTHING:
-                    versions = lineages[lineage][0]
-                    found = {step: output for step, _, output in stored}
-                    outputs = {step: found[step] for step in versions if step in found}
+                    versions, texts = _finished(stored, lineages[lineage][0])
                 else:
-                    begun = {step: (version, output) for step, version, output in stored[:number]}
-                    versions = {step: begun[step][0] for step in wish.steps if step in begun}
-                    outputs = {step: begun[step][1] for step in versions}
-                rows.append(ExportRow(key, value, outputs, STATES[place], versions, generation))
-                size += len(value or "") + sum(map(len, outputs.values()))
+                    versions, texts = _so_far(stored, seen, wish.steps)
+                rows.append(ExportRow(key, value, texts, STATES[place], versions, generation))
+                size += len(value or "") + sum(map(len, texts.values()))
                 if size >= PAGE_BYTES:
                     break
         return rows
+
+
+class _Outputs:
+    """Checkpoints of a page's rows, in the order of the rows."""
+
+    def __init__(self, rows: Iterator[Any]):
+        self._rows = rows
+        self._next = next(rows, None)
+
+    def of(self, number: int) -> list[tuple[float, str, str, str]]:
+        found = []
+        while self._next is not None and self._next[0] == number:
+            found.append(self._next[1:])
+            self._next = next(self._rows, None)
+        return found
+
+
+def _finished(
+    stored: list[tuple[float, str, str, str]], made_by: dict[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Versions and outputs of the steps that made a result, in step order."""
+    texts = {step: output for _, step, _, output in stored}
+    return made_by, {step: texts[step] for step in made_by if step in texts}
+
+
+def _so_far(
+    stored: list[tuple[float, str, str, str]], seen: int, steps: Sequence[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The same of a record under way: the first `seen` checkpoints are those of the snapshot."""
+    texts = {step: (version, output) for _, step, version, output in sorted(stored)[:seen]}
+    there = [step for step in steps if step in texts]
+    return {step: texts[step][0] for step in there}, {step: texts[step][1] for step in there}
 
 
 def _failed_record(

@@ -109,10 +109,11 @@ FROM records r
 WHERE instance = :instance AND vanished = :vanished
 ORDER BY position, id
 
--- name: export_record
-SELECT key, (SELECT value FROM inputs i WHERE i.record = r.id AND i.generation <= :generation
-             ORDER BY i.generation DESC LIMIT 1)
-FROM records r WHERE id = :record
+-- name: export_records
+SELECT r.key, (SELECT value FROM inputs i WHERE i.record = r.id AND i.generation <= j.value ->> 1
+               ORDER BY i.generation DESC LIMIT 1)
+FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value ->> 0
 
 -- name: export_outputs
-SELECT step, version, output FROM checkpoints WHERE record = :record AND generation = :generation ORDER BY at
+SELECT j.key, c.at, c.step, c.version, c.output
+FROM json_each(:rows) j CROSS JOIN checkpoints c ON c.record = j.value ->> 0 AND c.generation = j.value ->> 1
