@@ -77,8 +77,12 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
+_FACES = ("testing",)
+
 
 def __getattr__(name: str) -> Any:
+    if name in _FACES:
+        return importlib.import_module(f"onward.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'onward' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOME_OF[name]), name)

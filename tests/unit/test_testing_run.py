@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -76,6 +79,12 @@ def test_a_crash_loses_nothing_and_repeats_only_what_was_in_flight(place: str | 
     assert result.counts == without.counts
     assert int(result.run) == 2
     assert sum((counted.calls - calls).values()) <= len(ROWS)
+
+
+def test_it_is_there_after_import_onward_alone() -> None:
+    code = "import sys, onward; assert 'onward.testing' not in sys.modules; onward.testing.run"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(str(Path(part).absolute()) for part in sys.path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=env)
 
 
 def test_a_crash_that_does_not_come_is_none() -> None:
