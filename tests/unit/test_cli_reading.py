@@ -1,0 +1,129 @@
+"""Command lines are read twice: quickly where they are right, by typer where they are not. Both must agree."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from onward.cli import direct, parser
+from onward.cli.flags import COMMANDS, count, one_of, seconds
+
+RIGHT: list[tuple[str, dict[str, str]]] = [
+    ("run job.py", {}),
+    ("run job.py --limit 5 --concurrency=7 --max-failures 5% --max-time 1h30m --wait 0 --grace=2.5", {}),
+    ("run --json --source-changed --no-create --debug job.py --log-format json", {}),
+    ("run job.py -p day=1 --param size=2 -p text=a=b --store x.db --instance today", {}),
+    ("run job.py --limit 1 --limit 2", {}),
+    ("run -- job.py", {}),
+    ("run", {}),
+    ("run job.py", {"ONWARD_LIMIT": "3", "ONWARD_PARAM": "a=1 b=2", "ONWARD_JSON": "yes", "ONWARD_DEBUG": "0"}),
+    ("run job.py --limit 9 -p c=3", {"ONWARD_LIMIT": "3", "ONWARD_PARAM": "a=1", "ONWARD_WAIT": "5m"}),
+    ("status job.py --json", {}),
+    ("status --job case --store s.db", {}),
+    ("instances job.py", {"ONWARD_STORE": "s.db"}),
+    ("failures job.py --kind bug --state failed", {}),
+    ("show job.py 7", {}),
+    ("show job.py -- -7", {}),
+    ("retry job.py a b --from - --dry-run", {}),
+    ("release job.py --all --step call --stale", {}),
+    ("rerun job.py --step call", {"ONWARD_STEP": "other"}),
+    ("export job.py --out - --format csv --flat --generation all --state failed", {}),
+    ("export job.py", {"ONWARD_OUT": "o.jsonl"}),
+]
+WRONG = [
+    "",
+    "walk job.py",
+    "run job.py other.py",
+    "run job.py --limit",
+    "run job.py --limit 0",
+    "run job.py --limit x",
+    "run job.py --limit --json",
+    "run job.py --json=1",
+    "run job.py --lim 3",
+    "run job.py --wait 5x",
+    "run job.py --log-format xml",
+    "run job.py -x",
+    "export job.py",
+    "run --help",
+    "--help",
+    "--version",
+]
+
+
+def plain(call: direct.Call | int | None) -> Any:
+    """What a call says; an empty list is as good as none."""
+    assert isinstance(call, direct.Call)
+    return call.command.name, {name: value or None for name, value in call.arguments.items() if name != "wait"}
+
+
+@pytest.mark.parametrize("words, environment", RIGHT)
+def test_both_readers_agree(words: str, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    quick = direct.read(words.split(), environment)
+    assert plain(quick) == plain(parser.read(words.split()))
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_the_quick_reader_leaves_alone_what_has_to_be_explained(words: str) -> None:
+    assert direct.read(words.split(), {}) is None
+
+
+def test_a_wrong_variable_is_left_to_be_explained() -> None:
+    assert direct.read(["run", "job.py"], {"ONWARD_LIMIT": "few"}) is None
+    assert direct.read(["run", "job.py"], {"ONWARD_JSON": "perhaps"}) is None
+    assert direct.read(["run", "job.py"], {"ONWARD_STORE": ""}) is None
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_flag_reaches_its_command(name: str) -> None:
+    """The table and the functions cannot drift apart."""
+    command = COMMANDS[name]
+    module, function = command.home.split(":")
+    parameters = inspect.signature(getattr(import_module(f"onward.cli.{module}"), function)).parameters
+    given = {flag.into for flag in command.flags} - {"debug"} | {"job" if command.words == "JOB" else "words"}
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    assert given == set(parameters)
+
+
+def test_variables_are_named_after_their_flags() -> None:
+    for command in COMMANDS.values():
+        for flag in command.flags:
+            assert flag.variable == "ONWARD_" + flag.name[2:].upper().replace("-", "_")
+
+
+@pytest.mark.parametrize(
+    "given, meant",
+    [
+        ("55m", 3300),
+        ("60s", 60),
+        ("1h30m", 5400),
+        ("90", 90),
+        ("1.5h", 5400),
+        ("0", 0),
+        ("250ms", 0.25),
+        ("1H 5M", 3900),
+    ],
+)
+def test_durations(given: str, meant: float) -> None:
+    assert seconds(given) == meant
+
+
+@pytest.mark.parametrize("given", ["", "soon", "5x", "m5", "-3", "1h30", "5m!", "nan", "inf"])
+def test_what_is_no_duration(given: str) -> None:
+    with pytest.raises(ValueError):
+        seconds(given)
+
+
+def test_counts_and_choices() -> None:
+    assert count("12") == 12
+    for wrong in ("0", "-1", "1.5", "x", ""):
+        with pytest.raises(ValueError):
+            count(wrong)
+    assert one_of("a", "b")("a") == "a"
+    with pytest.raises(ValueError, match="a, b"):
+        one_of("a", "b")("c")
