@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from operate_jobs import Batch
 from pydantic import BaseModel
@@ -244,6 +245,29 @@ def test_another_reading_of_the_source_does_not_undo_a_correction(tmp_path: Path
     batch.run()
     assert batch.outputs()[1]["a"] == "7a1"
     batch.check()
+
+
+def test_a_released_convict_is_tried_in_a_child_first(tmp_path: Path) -> None:
+    batch = Batch(tmp_path, rows(3))
+    batch.fails["a"] = {1: refused}
+    batch.run()
+    connection = apsw.Connection(batch.store)
+    connection.execute("UPDATE records SET deaths = 2, solo_deaths = 3 WHERE state = 'quarantined'")
+    connection.close()
+    assert onward.release(batch.job(), 1, store=batch.store).count == 1
+    shown = api.show(batch.job(), 1, store=batch.store)
+    assert (shown["state"], shown["deaths"], "child" in shown["waiting"]["reason"]) == ("pending", 2, True)
+    batch.check()
+
+
+def test_what_made_results_is_kept_once_however_many_runs(tmp_path: Path) -> None:
+    batch = Batch(tmp_path, rows(1))
+    for key in range(3):
+        batch.rows.append({"id": 10 + key, "v": 1})
+        batch.run()
+    connection = apsw.Connection(batch.store)
+    assert connection.execute("SELECT count(*) FROM lineages").fetchone() == (1,)
+    connection.close()
 
 
 def test_vanished_records_are_left_alone_unless_named(tmp_path: Path) -> None:

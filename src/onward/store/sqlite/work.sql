@@ -158,8 +158,8 @@ INSERT INTO history (instance, record, run, at, event, step, reason, detail)
 SELECT :instance, value ->> 0, :run, :now, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(:rows)
 
 -- name: insert_lineage
-INSERT INTO lineages (instance, versions, skipped) VALUES (:instance, :versions, :skipped)
-ON CONFLICT DO NOTHING
+INSERT INTO lineages (instance, versions, skipped) SELECT :instance, :versions, :skipped
+WHERE NOT EXISTS (SELECT 1 FROM lineages WHERE instance = :instance AND versions = :versions AND skipped IS :skipped)
 
 -- name: find_lineage
 SELECT id FROM lineages WHERE instance = :instance AND versions = :versions AND skipped IS :skipped
