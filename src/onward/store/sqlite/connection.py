@@ -14,6 +14,7 @@ import apsw
 
 from onward.errors import OnwardError, StoreError, StoreMissing, StoreWriteError
 from onward.store.sqlite import statements
+from onward.store.sqlite.liveness import RunLocks
 
 APPLICATION_ID = 0x6F6E7764  # "onwd"
 BUSY_SECONDS = 60.0
@@ -24,6 +25,14 @@ dies of SIGBUS."""
 MEMORY = ":memory:"
 _HEADER = b"SQLite format 3\x00"
 _JOURNAL = bytes.fromhex("d9d505f920a163d7")
+_SHARING = (
+    apsw.SQLITE_IOERR_SHMOPEN,
+    apsw.SQLITE_IOERR_SHMSIZE,
+    apsw.SQLITE_IOERR_SHMLOCK,
+    apsw.SQLITE_IOERR_SHMMAP,
+    apsw.SQLITE_IOERR_LOCK,
+    apsw.SQLITE_IOERR_RDLOCK,
+)
 _NETWORK = re.compile(
     r"^(nfs\d?|cifs|smb\w*|afs|gpfs|lustre|ceph|glusterfs|fuse\.(sshfs|glusterfs|s3fs|gcsfuse|rclone)|9p|beegfs|afpfs|webdav)$"
 )
@@ -51,6 +60,7 @@ def open_writer(
         if new and not create:
             raise StoreMissing(f"there is no store at {path}; run the job first, or check --store")
         _prepare(path, new)
+        RunLocks(path).check()  # where there are none, SQLite would wait for a minute and blame another program
     with _plain_errors(path):
         connection = _connect(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         with _closed_if_refused(connection):
@@ -291,7 +301,15 @@ def explain(error: apsw.Error, path: Path | None, kind: Callable[[str], OnwardEr
     if isinstance(error, apsw.ReadOnlyError):
         return kind(f"{place} cannot be written (read-only file or folder)")
     if isinstance(error, apsw.CantOpenError | apsw.PermissionsError | apsw.AuthError):
-        return kind(f"cannot open {place}: check that its folder exists and can be written")
+        return kind(
+            f"cannot open {place} or make the files beside it: check that its folder exists and can be written, "
+            "and lies on a local disk"
+        )
+    if isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) in _SHARING:
+        return kind(
+            f"{place}: this file system does not offer the locks and the shared memory that SQLite needs ({error}); "
+            "give --store a path on a local disk"
+        )
     if isinstance(error, apsw.IOError):
         if path is not None and _space_left(path) < 1 << 20:
             return kind(_no_space(place))
@@ -307,6 +325,8 @@ def _space_left(path: Path) -> int:
     try:
         status = os.statvfs(path.parent)
     except (OSError, AttributeError):
+        return 1 << 60
+    if status.f_blocks == 0:  # a file system that does not count
         return 1 << 60
     return status.f_bavail * status.f_frsize
 

@@ -7,11 +7,16 @@ descriptor of the file would drop them all; so a process opens the file once and
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
 from pathlib import Path
 
+from onward.errors import StoreError
+
+_HELD = (errno.EACCES, errno.EAGAIN)  # by another process; anything else means that there are no locks here
+_TRIAL = 0  # a byte that no run has
 _guard = threading.Lock()
 _files: dict[str, int] = {}
 _held: dict[str, set[int]] = {}
@@ -28,8 +33,10 @@ def _lock_byte(descriptor: int, byte: int) -> bool:
             import fcntl
 
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte, os.SEEK_SET)
-    except OSError:
-        return False
+    except OSError as error:
+        if error.errno in _HELD:
+            return False
+        raise
     return True
 
 
@@ -53,10 +60,16 @@ class RunLocks:
         self._name = str(place) if place else f"memory:{id(self)}"
         self._file = place.with_name(place.name + "-runs") if place else None
 
+    def check(self) -> None:
+        """Raise StoreError where the file system has no locks, or the lock file cannot be made."""
+        with _guard:
+            if self._file is not None and self._lock(_TRIAL):
+                _unlock_byte(self._descriptor(), _TRIAL)
+
     def hold(self, run: int) -> None:
         """Lock `run`'s byte for as long as this process lives, or until `drop`."""
         with _guard:
-            if self._file is not None and not _lock_byte(self._descriptor(), run):
+            if self._file is not None and not self._lock(run):
                 raise RuntimeError(f"the lock of run {run} is held by another process")
             _held.setdefault(self._name, set()).add(run)
 
@@ -75,15 +88,28 @@ class RunLocks:
                 return True
             if self._file is None:
                 return False
-            if not _lock_byte(self._descriptor(), run):
+            if not self._lock(run):
                 return True
             _unlock_byte(self._descriptor(), run)
             return False
 
+    def _lock(self, byte: int) -> bool:
+        descriptor = self._descriptor()
+        try:
+            return _lock_byte(descriptor, byte)
+        except OSError as error:
+            raise StoreError(
+                f"{self._file} cannot be locked ({error.strerror}): this file system has no locks; "
+                "give --store a path on a local disk"
+            ) from error
+
     def _descriptor(self) -> int:
         if self._name not in _files:
             assert self._file is not None
-            _files[self._name] = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                _files[self._name] = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600)
+            except OSError as error:
+                raise StoreError(f"cannot open {self._file}, which shows what runs live: {error.strerror}") from error
         return _files[self._name]
 
 
