@@ -43,7 +43,7 @@ def echo(record):
 
 
 def echo_job(source: str, **options: str) -> str:
-    """The text of a job that returns its records. `source` is an expression such as `onward.jsonl("in.jsonl", "id")`."""
+    """The text of a job that returns its records. `source`: an expression such as `onward.jsonl("in.jsonl", "id")`."""
     words = "".join(f", {name}={value}" for name, value in options.items())
     return f'job = onward.Job("case", source={source}{words})\n{ECHO}'
 

@@ -1,4 +1,4 @@
-"""Case 49: keys keep every digit and their type: 7, "7" and "007" are three records; what could be merged is refused."""
+"""Case 49: keys keep every digit and their type: 7, "7" and "007" are three records; what could merge is refused."""
 
 from __future__ import annotations
 
