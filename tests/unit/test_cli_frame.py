@@ -1,0 +1,130 @@
+"""The picture of a run: shares of the bar, widths, words."""
+
+from __future__ import annotations
+
+import io
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from onward.cli import words
+from onward.cli.frame import STYLES, Frame, bar, shares
+from onward.engine.tally import Progress
+from onward.model import State
+
+
+def progress(**changes: Any) -> Progress:
+    counts = dict.fromkeys(State, 0) | {State.SUCCEEDED: 40, State.FAILED: 2, State.IN_PROGRESS: 8, State.PENDING: 50}
+    now = time.time()
+    made = Progress(
+        job="triage",
+        instance="monday",
+        counts=counts,
+        total=100,
+        source_complete=True,
+        started=now - 65,
+        now=now,
+        rate=2.5,
+        eta=250.0,
+        calls=8,
+        retrying={"call: ConnectError": 3},
+        ended_here=42,
+        longest=("k7", "call", 12.0),
+    )
+    return replace(made, **changes)
+
+
+def drawn(frame: Frame, width: int) -> list[str]:
+    text = io.StringIO()
+    Console(file=text, width=width, color_system=None, legacy_windows=False).print(frame)
+    return text.getvalue().splitlines()
+
+
+def test_the_picture() -> None:
+    lines = drawn(Frame(progress(next_try=time.time() + 5), "7", None), 100)
+    assert lines[0].startswith("triage · monday")
+    assert lines[0].endswith("run 7 · 0:01:05")
+    assert lines[1].endswith(" 42 / 100  42%")
+    assert lines[2] == "40 succeeded   2 failed   8 in progress   50 pending"
+    assert lines[3] == "2.5/s   about 4 min left   8 calls in progress"
+    assert lines[4].startswith("3 waiting for another try, next in ")
+    assert lines[4].endswith(": call: ConnectError ×3")
+    assert lines[5] == "longest: k7 at call, for 12 s"
+
+
+def test_the_last_picture_has_no_pace() -> None:
+    assert len(drawn(Frame(progress(), "7", None, ended=True), 100)) == 3
+
+
+def test_stopping_is_said_and_nothing_is_promised() -> None:
+    lines = drawn(Frame(progress(), "7", "SIGTERM"), 100)
+    assert "stopping (SIGTERM): 8 calls to finish" in lines[0]
+    assert "left" not in lines[3]
+
+
+def test_plain_terminals_get_plain_signs() -> None:
+    assert all(line.isascii() for line in drawn(Frame(progress(retrying={}), "7", None, ascii_only=True), 100))
+
+
+@pytest.mark.parametrize("width", range(1, 130, 7))
+def test_it_fits_any_width(width: int) -> None:
+    for stopping in (None, "SIGINT"):
+        for line in drawn(Frame(progress(), "7", stopping), width):
+            assert len(line) <= width
+
+
+@given(st.dictionaries(st.sampled_from(list(STYLES)), st.integers(0, 10**7)), st.integers(10, 80))
+def test_every_state_has_its_share(counts: dict[str, int], room: int) -> None:
+    total = sum(counts.values())
+    cells = shares(counts, total, room)
+    assert sum(cells.values()) <= room
+    assert all(cells[state] >= 1 for state in cells)
+    assert cells.keys() == {state for state in counts if counts[state] and state != "pending"}
+    to_go = counts.get("pending", 0)
+    if total:
+        assert (sum(cells.values()) == room) == (to_go == 0)
+    assert len(bar(counts, total, room).plain) == room
+
+
+@pytest.mark.parametrize(
+    "seconds, said",
+    [
+        (0.04, "0.0 s"),
+        (9.94, "9.9 s"),
+        (9.96, "10 s"),
+        (59.6, "1 min"),
+        (465, "7 min 45 s"),
+        (11520, "3 h 12 min"),
+        (187200, "2 d 4 h"),
+    ],
+)
+def test_durations_in_words(seconds: float, said: str) -> None:
+    assert words.duration(seconds) == said
+
+
+@pytest.mark.parametrize(
+    "eta, said",
+    [(3, "a few seconds left"), (47, "about 45 s left"), (250, "about 4 min left"), (8000, "about 2 h 13 min left")],
+)
+def test_the_time_left_is_no_finer_than_a_guess(eta: float, said: str) -> None:
+    assert words.left(eta) == said
+
+
+def test_rates_and_keys() -> None:
+    assert [words.rate(value) for value in (1234.5, 12, 2.54, 0.5, 0.001)] == [
+        "1,234/s",
+        "12/s",
+        "2.5/s",
+        "30/min",
+        "4/h",
+    ]
+    assert words.key_text("plain") == "plain"
+    assert words.key_text(7) == "7"
+    assert words.key_text(["a", 7]) == '["a",7]'
+    assert words.key_text("a\x1b[2J") == '"a\\u001b[2J"'
+    assert words.printable("a\nb\x07") == "a\\nb\\x07"
