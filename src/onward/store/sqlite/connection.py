@@ -65,7 +65,7 @@ def open_writer(
         connection = _connect(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         with _closed_if_refused(connection):
             _configure_writer(connection, path)
-            migrate(connection, scripts if scripts is not None else statements.migrations())
+            migrate(connection, scripts if scripts is not None else statements.migrations(), path)
     return connection, new
 
 
@@ -199,7 +199,7 @@ def _check_version(connection: apsw.Connection, path: Path | None) -> None:
 
 def _too_new(path: Path | None, version: int) -> StoreError:
     return StoreError(
-        f"{path} was written by a newer onward (schema {version}, this one knows {newest()}); "
+        f"{path or 'the store'} was written by a newer onward (schema {version}, this one knows {newest()}); "
         "update onward; the store was left as it is"
     )
 
@@ -248,7 +248,7 @@ def _single(connection: apsw.Connection, query: str) -> Any:
     return row[0] if row else None
 
 
-def migrate(connection: apsw.Connection, scripts: list[tuple[int, str]]) -> None:
+def migrate(connection: apsw.Connection, scripts: list[tuple[int, str]], path: Path | None = None) -> None:
     """Bring the schema up to date, each script in a transaction of its own together with its number."""
     for number, script in scripts:
         if _pragma(connection, "user_version") >= number:
@@ -263,7 +263,7 @@ def migrate(connection: apsw.Connection, scripts: list[tuple[int, str]]) -> None
             connection.execute(f"PRAGMA user_version = {number}")
     version = _pragma(connection, "user_version")
     if version > scripts[-1][0]:
-        raise _too_new(None, version)
+        raise _too_new(path, version)
 
 
 @contextlib.contextmanager
