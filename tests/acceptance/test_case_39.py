@@ -140,6 +140,28 @@ def test_a_newer_store_is_refused_and_untouched(releases: Releases) -> None:
     assert not (releases.folder / "out.jsonl").exists()
 
 
+def test_a_newer_store_that_was_killed_is_refused_and_untouched(tmp_path: Path) -> None:
+    """Its number lies in the log alone."""
+    place = Releases(tmp_path)
+    place.job("""
+        job = onward.Job("case", source=onward.iterable(lambda: range(100)))
+
+        @job.step
+        def keep(record):
+            if record == 99:
+                os.kill(os.getpid(), 9)
+            return record
+        """)
+    assert place.newer("run", "job.py").returncode == -signal.SIGKILL
+    log = Path(f"{tmp_path / STORE}-wal")
+    before = checksum(tmp_path / STORE), checksum(log)
+    for command in ("run", "status"):
+        ended = place.onward(command, "job.py")
+        assert ended.returncode == 2
+        assert f"{tmp_path / STORE} was written by a newer onward" in ended.stderr
+    assert (checksum(tmp_path / STORE), checksum(log)) == before
+
+
 FOREIGN = {
     "random": os.urandom(50_000),
     "text": b"id,name\n1,Ada\n",
