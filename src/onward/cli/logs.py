@@ -25,7 +25,7 @@ class JsonLog:
             _Out(stream),
             processors=[structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"), _in_order, _as_json],
             wrapper_class=structlog.make_filtering_bound_logger(0),
-        )
+        ).bind()  # once and for all: unbound, it would be bound anew at every event
 
     def start(self) -> None:
         """The run has begun."""
