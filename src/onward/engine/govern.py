@@ -78,7 +78,9 @@ class Governor:
         """End the run early; the first reason stands."""
         if self.ending is None:
             self.ending = ending
-            self._events.emit("run_paused", reason=ending.reason, grace=self._bounds.grace)
+            self._events.emit(
+                "run_paused", reason=ending.reason, calls=self._worker.slots.calls, grace=self._bounds.grace
+            )
             self._worker.stop()
             self._feed.stop()
 
@@ -118,6 +120,7 @@ class Governor:
         now = time.monotonic()
         self._journal.alive_until = self._journal.steady() + self._longest_timeout + RESPONSIVE_WITHIN
         self._worker.slots.sweep()
+        self._worker.hand_back_idle()
         if now - self._refreshed >= REFRESH:
             self._refreshed = now
             await self._refresh()

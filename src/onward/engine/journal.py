@@ -22,10 +22,16 @@ from onward.ports import Batch, ClaimWish, Clock, Outcome, WorkStore
 T = TypeVar("T")
 
 FLUSH_AT = 512
+LARGE_BATCH = 32 << 20
 TICK = 0.5
 LARGE_LOG = 256 << 20
 
 _log = logging.getLogger("onward")
+
+
+def size_of(fact: Fact) -> int:
+    """Characters of the output that a fact carries."""
+    return 0 if fact.checkpoint is None else len(fact.checkpoint)
 
 
 class Reader(Protocol):
@@ -129,9 +135,8 @@ class Journal:
 
     def _commit_waiting(self) -> None:
         while self._facts or self._wishes or self._blocks:
-            batch = Batch()
+            batch = Batch(facts=self._take_facts())
             # Taken one by one: the loop's thread goes on appending.
-            batch.facts = [self._facts.popleft() for _ in range(len(self._facts))]
             batch.wishes = [self._wishes.popleft() for _ in range(len(self._wishes))]
             feeding = [self._blocks.popleft() for _ in range(len(self._blocks))]
             batch.blocks = [block for block, _ in feeding]
@@ -145,8 +150,20 @@ class Journal:
             self._reader.committed(batch.facts, outcome, time.perf_counter() - began)
             for (_, future), fed in zip(feeding, outcome.fed, strict=True):
                 future.set_result(fed)
-            if len(self._facts) < FLUSH_AT and not self._wake.is_set():
+            was_cut = bool(self._facts) and sum(map(size_of, batch.facts)) >= LARGE_BATCH
+            if len(self._facts) < FLUSH_AT and not self._wake.is_set() and not was_cut:
                 return
+
+    def _take_facts(self) -> list[Fact]:
+        """What waits, cut where it grows large: a commit holds several copies of what it writes."""
+        facts: list[Fact] = []
+        size = 0
+        for _ in range(len(self._facts)):
+            facts.append(self._facts.popleft())
+            size += size_of(facts[-1])
+            if size >= LARGE_BATCH:
+                break
+        return facts
 
     def _answer(self) -> None:
         while self._questions:

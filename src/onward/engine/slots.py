@@ -41,6 +41,7 @@ class Slots:
         self.ready: deque[Attempt] = deque()
         self.limit = limit
         self.paused = False
+        self.moved_at = time.monotonic()
         self._perform = perform
         self._give_up = give_up
         self._slots: list[Slot] = []
@@ -84,9 +85,10 @@ class Slots:
                 await waiting
                 continue
             attempt = self.ready.popleft()
+            self.moved_at = time.monotonic()
             assert attempt.step is not None
             slot.attempt = attempt
-            slot.began = time.monotonic()
+            slot.began = self.moved_at
             slot.deadline = slot.began + attempt.step.timeout
             await self._perform(slot, attempt)
             slot.attempt = None
@@ -95,6 +97,10 @@ class Slots:
             calls += 1
             if calls % YIELD_AFTER == 0:
                 await asyncio.sleep(0)
+
+    def is_stuck(self, seconds: float) -> bool:
+        """Whether all slots are busy and nobody's turn has come for so long."""
+        return bool(self.ready) and self.free <= 0 and time.monotonic() - self.moved_at > seconds
 
     def unpause(self) -> None:
         self.paused = False

@@ -14,7 +14,7 @@ from onward.engine.admission import Admission
 from onward.engine.attempt import Attempt
 from onward.engine.calls import Caller, CallOutcome, Died, EndedEarly, Raised, Returned, Stale
 from onward.engine.events import Events
-from onward.engine.journal import Journal
+from onward.engine.journal import Journal, size_of
 from onward.engine.slots import Slot, Slots
 from onward.engine.tally import Tally
 from onward.job.plan import Plan
@@ -26,8 +26,10 @@ from onward.policy.suspects import DEATHS_TO_CONVICT
 from onward.ports import ClaimWish, Outcome
 
 MOST_WAITING = 1000
+MOST_WAITING_SIZE = 64 << 20
 CLAIM_BYTES = 32 << 20
 LINGER = 0.003
+MOST_IDLE = 0.1
 
 
 class Worker:
@@ -72,6 +74,7 @@ class Worker:
         self._commits: deque[tuple[list[Fact], Outcome, float]] = deque()
         self._again: set[int] = set()
         self._waiting = 0
+        self._waiting_size = 0
         self._flush_planned = False
         self._claiming = False
         self._claim_seconds = 0.002
@@ -104,6 +107,7 @@ class Worker:
         while self._commits:
             facts, outcome, _ = self._commits.popleft()
             self._waiting -= len(facts)
+            self._waiting_size -= sum(map(size_of, facts))
             for fact in facts:
                 hold = fact.record, fact.fence
                 attempt = self.held[hold]
@@ -115,7 +119,7 @@ class Worker:
                 self._take(claimed)
             if outcome.claimed:
                 self.next_due = outcome.next_due
-        if self.slots.paused and self._waiting < MOST_WAITING:
+        if self.slots.paused and not self._too_much_waits():
             self.slots.unpause()
         self.claim_more()
         if not self.held or self.dry:
@@ -142,6 +146,8 @@ class Worker:
                 self._again.add(fact.record)
             if fact.not_before:
                 self.next_due = min(fact.not_before, self.next_due or fact.not_before)
+            else:
+                self.dry = False
         self.on_left(attempt, fact)
 
     def _lost(self, attempt: Attempt, fact: Fact) -> None:
@@ -220,6 +226,26 @@ class Worker:
         else:
             self.admission.add(attempt)
 
+    def hand_back_idle(self) -> None:
+        """Give back what was claimed ahead when the calls before it turn out slow: it has not really started.
+
+        Claims reach ahead while calls are quick. Without this, a death would charge records that nobody was working on.
+        """
+        if self.stopping or not self.slots.is_stuck(MOST_IDLE):
+            return
+        self._calls_per_second = 0.0
+        ready, kept = self.slots.ready, []
+        while ready:
+            attempt = ready.popleft()
+            if attempt.home is None and attempt.step is not None:
+                fact = attempt.given_back("claimed ahead")
+                fact.event = None
+                self.admission.release(attempt.step)
+                self.submit(fact)
+            else:
+                kept.append(attempt)
+        ready.extend(kept)
+
     def _begin(self, attempt: Attempt) -> None:
         """An attempt was admitted to its step: its start is made durable before the call."""
         if self.stopping:
@@ -252,11 +278,19 @@ class Worker:
         if task is not None:
             task.uncancel()
         assert attempt.step is not None
+        if slot.cut is not None and self._in_thread(attempt):
+            self._emit("call_abandoned", attempt, step=attempt.step.name, reason="its thread cannot be cut")
         if slot.cut == "timeout":
             return Raised(_timeout(attempt.step.timeout))
         if slot.cut == "stop":
             return None
         return Raised(Classified(Kind.BUG, "CancelledError", "the step cancelled itself"))
+
+    @staticmethod
+    def _in_thread(attempt: Attempt) -> bool:
+        """Whether the call is made in a thread of this process, where nothing can end it."""
+        step = attempt.step
+        return step is not None and not step.is_async and not step.process and attempt.home is None
 
     def _given_up(self, slot: Slot, attempt: Attempt) -> None:
         """A call that does not let itself be cancelled: its record goes on without it."""
@@ -327,10 +361,15 @@ class Worker:
     def submit(self, fact: Fact) -> None:
         assert self.journal is not None
         self._waiting += 1
-        if self._waiting >= MOST_WAITING:
+        self._waiting_size += size_of(fact)
+        if self._too_much_waits():
             self.slots.paused = True
         self.journal.state(fact)
         self._plan_flush(self.slots.paused)
+
+    def _too_much_waits(self) -> bool:
+        """Whether the store is so far behind that no new call may begin: outputs are bounded by their size, too."""
+        return self._waiting >= MOST_WAITING or self._waiting_size >= MOST_WAITING_SIZE
 
     def _plan_flush(self, at_once: bool) -> None:
         """Commit at once when nothing else can be done meanwhile; else let a batch gather for a moment."""

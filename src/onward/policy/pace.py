@@ -11,7 +11,6 @@ FACTOR = 8.0
 def claim_ahead(calls_per_second: float, commit_seconds: float) -> int:
     """Records to hold ready, beyond the calls in progress, so that no slot idles through a commit.
 
-    Little's law with a factor of two. Slow calls hold next to nothing ready, and a crash then finds hardly a record
-    started that was not being worked on.
+    Little's law, with room for commits that grow with what they hold. Slow calls hold next to nothing ready.
     """
     return min(MOST_AHEAD, math.ceil(FACTOR * calls_per_second * commit_seconds))
