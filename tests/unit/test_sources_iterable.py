@@ -153,7 +153,7 @@ def test_resuming() -> None:
 
     plain = iterable(rows)
     cursor = read_all(plain).cursor
-    assert plain.max_ahead == 10_000
+    assert plain.max_ahead == 9_000
     assert (plain.resume(cursor, True).how, plain.resume(cursor, True).why) == ("again", "")
     first = iterable(rows, version="v1")
     cursor = read_all(first).cursor

@@ -126,6 +126,8 @@ class Feed:
             if self._told_to_stop.is_set() or not self._feed(block):
                 break
             self._keep_back()
+            if self._told_to_stop.is_set():
+                break
         self._settle_all()
         if self.state == "reading":
             complete = self._journal.ask(_feed_is_complete(self._run)).result()
@@ -256,13 +258,19 @@ class Feed:
             return
         self._settle_all()
         while not self._told_to_stop.is_set():
-            if self._journal.ask(_pending_of(self._run)).result() < ahead:
+            if self._journal.ask(_unfinished_of(self._run)).result() < ahead:
                 return
             time.sleep(0.02)
 
 
-def _pending_of(run: int) -> Callable[[WorkStore], int]:
-    return lambda store: store.counts(store.instance_of(run)).of(State.PENDING)
+def _unfinished_of(run: int) -> Callable[[WorkStore], int]:
+    """Records to be worked on by runs; those that wait for a person would hold the feed back for ever."""
+
+    def ask(store: WorkStore) -> int:
+        counts = store.counts(store.instance_of(run))
+        return counts.of(State.PENDING) + counts.of(State.IN_PROGRESS) - counts.held.get("stale", 0)
+
+    return ask
 
 
 def _feed_is_complete(run: int) -> Callable[[WorkStore], bool]:

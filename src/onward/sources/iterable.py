@@ -30,8 +30,9 @@ def iterable(make: Make, key: str | Sequence[str] | None = None, version: str | 
     at every run, unless `version` says that nothing has changed since all was read.
 
     `key` names the field, or fields, that identify a record; without it the value itself, text or an integer, does.
-    Values may be plain JSON values, pydantic models, dataclasses (see `onward.sources.plain`). At most 10,000 records
-    are fed before they are worked on. An async iterable runs in an event loop of its own. Raises DeclarationError.
+    Values may be plain JSON values, pydantic models, dataclasses (see `onward.sources.plain`). The iterable is never
+    asked for more than 10,000 records beyond those that have ended. An async iterable runs in an event loop of its
+    own. Raises DeclarationError.
     """
     if not callable(make):
         raise DeclarationError("iterable() takes a function that makes the iterable: iterable(lambda: rows)")
@@ -41,7 +42,7 @@ def iterable(make: Make, key: str | Sequence[str] | None = None, version: str | 
 class IterableSource:
     """Implements `onward.ports.Source`."""
 
-    max_ahead: int | None = MAX_AHEAD
+    max_ahead: int | None = MAX_AHEAD - MAX_RECORDS  # one block more is made before the feed looks again
     location = "iterable"
 
     def __init__(self, make: Make, fields: tuple[str, ...] | None, version: str | None):
