@@ -505,6 +505,16 @@ def test_a_record_that_no_longer_fits_is_set_aside(bench: Bench, run: int) -> No
     assert bench.claim(run) == []
 
 
+@pytest.mark.parametrize("state", ["waits", "suspect", "stale"])
+def test_a_record_that_waits_and_no_longer_fits_waits_no_more(bench: Bench, run: int, state: str) -> None:
+    bench.feed(run, records(("k", "1")), complete=True)
+    _bring_to(bench, run, state)
+    bench.store.begin_pass(run, True, "")
+    assert bench.feed(run, [at(0, "k", "1", "1 is too small")], complete=True).misfits == 1
+    row = bench.row("k")
+    assert (row["state"], row["hold"], row["not_before"]) == ("quarantined", None, 0)
+
+
 def test_a_finished_record_that_no_longer_fits_keeps_its_result(bench: Bench, run: int) -> None:
     bench.feed(run, records(("a", "1")), complete=True)
     ended(bench, run, "a")

@@ -20,7 +20,8 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`wait` in seconds belongs to `retry`; `counted` says whether the attempt is used up."""
+    """`wait` in seconds belongs to `retry`; `counted` says whether the attempt is used up; `failed_runs`: in how many
+    runs in a row the record has failed by now."""
 
     verdict: Literal["retry", "fail", "quarantine", "stop"]
     reason: str
@@ -31,14 +32,14 @@ class Decision:
 
 def decide(failure: Classified, history: History, retry: Retry, draw: float) -> Decision:
     """Decide what to do; `draw` is a random number in [0, 1) for the jitter."""
+    runs = history.failed_runs
     if failure.kind is Kind.FATAL:
-        return Decision("stop", "nothing can go on", counted=False)
+        return Decision("stop", "nothing can go on", counted=False, failed_runs=runs)
     if failure.kind in (Kind.REJECTED, Kind.INVALID, Kind.CONFLICT):
-        return Decision("quarantine", "final")
+        return Decision("quarantine", "final", failed_runs=runs)
     if failure.kind is Kind.TRANSIENT and (failure.throttled or history.attempts < retry.attempts):
-        return Decision(
-            "retry", "transient", wait_before_retry(failure, history.attempts, retry, draw), not failure.throttled
-        )
+        wait = wait_before_retry(failure, history.attempts, retry, draw)
+        return Decision("retry", "transient", wait, not failure.throttled, runs)
     return _failed(failure, history)
 
 

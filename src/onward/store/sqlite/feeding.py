@@ -44,7 +44,7 @@ def apply(change: Change, block: FeedBlock, store_inputs: bool) -> FeedOutcome:
     if rows and not _insert_all(change, rows, pass_number):
         presented = _sort(change, rows, pass_number, outcome)
         if outcome.duplicates:
-            return outcome
+            return FeedOutcome(duplicates=outcome.duplicates)
         _apply_presented(change, rows, pass_number, presented, outcome)
     else:
         outcome.added = len(rows)

@@ -250,7 +250,7 @@ FROM (SELECT value ->> 0 AS id, value ->> 4 AS changed FROM json_each(:rows)) f
 WHERE records.id = f.id
 
 -- name: set_aside
-UPDATE records SET state = 'quarantined', since = :now
+UPDATE records SET state = 'quarantined', hold = NULL, not_before = 0, since = :now
 WHERE state = 'pending' AND id IN (SELECT value ->> 0 FROM json_each(:rows))
 
 -- name: vanishing
