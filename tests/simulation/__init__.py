@@ -1,0 +1,1 @@
+"""Seeded simulations: several runs on one store, and one record's attempts, with time and deaths made up."""
