@@ -62,7 +62,7 @@ class Worker:
         self.on_died: Callable[[Attempt, Died], bool] = lambda attempt, died: False
         self.on_left: Callable[[Attempt, Fact], None] = lambda attempt, fact: None
         self.journal: Journal | None = None
-        self.slots = Slots(concurrency, self._perform, self._given_up)
+        self.slots = Slots(concurrency, self._perform, self._given_up, self.fault)
         self.admission = Admission(plan, self._begin)
         self.tally = tally
         self.plan = plan
@@ -95,15 +95,23 @@ class Worker:
         self._loop.call_soon_threadsafe(self._deliver)
 
     def broken(self, error: BaseException) -> None:
-        def hear() -> None:
-            self.error = error
-            self.changed.set()
+        self._loop.call_soon_threadsafe(self.fault, error)
 
-        self._loop.call_soon_threadsafe(hear)
+    def fault(self, error: BaseException) -> None:
+        """The run cannot go on, be it by a fault of onward itself: it ends, and does not wait for what never comes."""
+        if self.error is None:
+            self.error = error
+        self.changed.set()
 
     # Commits.
 
     def _deliver(self) -> None:
+        try:
+            self._take_in()
+        except Exception as error:
+            self.fault(error)
+
+    def _take_in(self) -> None:
         while self._commits:
             facts, outcome, _ = self._commits.popleft()
             self._waiting -= len(facts)
