@@ -13,6 +13,7 @@ from onward.engine.attempt import Attempt
 YIELD_AFTER = 64
 CUT_GRACE = 1.0
 Perform = Callable[["Slot", Attempt], Awaitable[None]]
+Fault = Callable[[BaseException], None]
 
 
 class Slot:
@@ -37,12 +38,13 @@ class Slots:
     whatever the call still does is not heard.
     """
 
-    def __init__(self, limit: int, perform: Perform, give_up: Callable[[Slot, Attempt], None]):
+    def __init__(self, limit: int, perform: Perform, give_up: Callable[[Slot, Attempt], None], fault: Fault):
         self.ready: deque[Attempt] = deque()
         self.limit = limit
         self.paused = False
         self.moved_at = time.monotonic()
         self._perform = perform
+        self._fault = fault
         self._give_up = give_up
         self._slots: list[Slot] = []
         self._idle: list[asyncio.Future[None]] = []
@@ -75,6 +77,11 @@ class Slots:
             slot = Slot()
             self._slots.append(slot)
             slot.task = asyncio.get_running_loop().create_task(self._work(slot))
+            slot.task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fault(error)
 
     async def _work(self, slot: Slot) -> None:
         calls = 0
