@@ -70,6 +70,11 @@ class Inquest:
         """Take up waiting suspects, unless that is under way."""
         if not self.is_busy and not self._worker.stopping and self._worker.limit_left != 0:
             self._task = asyncio.get_running_loop().create_task(self._claim())
+            self._task.add_done_callback(self._claimed)
+
+    def _claimed(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._worker.fault(error)
 
     async def _claim(self) -> None:
         journal = self._worker.journal
