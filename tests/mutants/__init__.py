@@ -1,0 +1,1 @@
+"""Planted defects, each of which some test has to catch."""

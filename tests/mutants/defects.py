@@ -1,0 +1,247 @@
+"""Planted defects: what each one breaks, the text that it changes, and the tests that have to notice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CONTRACT = "tests/contract"
+HOLD = "records.fence = f.fence AND records.run = :run AND records.state = 'in_progress'"
+
+
+@dataclass(frozen=True)
+class Defect:
+    """`changes`: (old, new) in `file` below `src/onward`; every `old` is changed, and there has to be one.
+
+    `killers`: words for pytest. `environment`: settings for them.
+    """
+
+    name: str
+    breaks: str
+    file: str
+    changes: tuple[tuple[str, str], ...]
+    killers: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+SQL = "store/sqlite/work.sql"
+
+DEFECTS = (
+    Defect(
+        "no-fence",
+        "results of a stale holder are taken",
+        SQL,
+        ((HOLD, "records.state = 'in_progress'"),),
+        (f"{CONTRACT}/test_store_facts.py", "-k", "fence or old_hold or another_run"),
+    ),
+    Defect(
+        "taken-over-run-writes",
+        "a run that lost its lease goes on feeding and claiming",
+        "store/sqlite/work.py",
+        (('if not change.one("run_is_open"):', "if False:"),),
+        (f"{CONTRACT}/test_store_facts.py", f"{CONTRACT}/test_store_runs.py", "-k", "taken_over"),
+    ),
+    Defect(
+        "acknowledged-before-durable",
+        "those who wait hear of a fact while its commit is still under way",
+        "engine/journal.py",
+        (
+            (
+                "            began = time.perf_counter()\n",
+                "            began = time.perf_counter()\n"
+                "            early = bool(batch.facts) and not (batch.wishes or feeding)\n"
+                "            if early:\n"
+                "                self._reader.committed(batch.facts, Outcome(), 0.0)\n",
+            ),
+            (
+                "            self._reader.committed(batch.facts, outcome,",
+                "            early or self._reader.committed(batch.facts, outcome,",
+            ),
+        ),
+        ("tests/unit/test_engine_durability.py",),
+    ),
+    Defect(
+        "next-step-before-commit",
+        "a step begins before the checkpoint of the step before it is durable",
+        "engine/worker.py",
+        (
+            (
+                "        self.journal.state(fact)\n",
+                "        self.journal.state(fact)\n"
+                "        if fact.started and fact.checkpoint is not None:\n"
+                "            self.slots.put(self.held[fact.record, fact.fence], first=True)\n",
+            ),
+            (
+                "        elif fact.started:\n            self.slots.put(",
+                "        elif fact.started:\n            fact.checkpoint is None and self.slots.put(",
+            ),
+        ),
+        ("tests/unit/test_engine_durability.py",),
+    ),
+    Defect(
+        "lost-waiters",
+        "after a failed commit, whoever waits is never told",
+        "engine/journal.py",
+        (
+            (
+                "            self._fail_waiting(error)\n            self._reader.broken",
+                "            self._reader.broken",
+            ),
+        ),
+        ("tests/unit/test_engine_durability.py", "--timeout=30"),
+    ),
+    Defect(
+        "weak-commits",
+        "synchronous=NORMAL: a power cut takes what was acknowledged",
+        "store/sqlite/connection.py",
+        (('("synchronous", 2)', '("synchronous", 1)'),),
+        ("tests/torture/test_power_loss.py", "-k", "acknowledged"),
+        (("ONWARD_TEST_IMAGES", "600"),),
+    ),
+    Defect(
+        "no-rollback",
+        "a failed commit leaves its transaction open",
+        "store/sqlite/connection.py",
+        (('            connection.execute("ROLLBACK")\n', "            pass\n"),),
+        (f"{CONTRACT}/test_store_facts.py", f"{CONTRACT}/test_sqlite_migrations.py"),
+    ),
+    Defect(
+        "live-run-reset",
+        "the records of a run that lives are put back",
+        "store/sqlite/work.py",
+        (("if boot == self._clock.boot and lease_until", "if False and lease_until"),),
+        (f"{CONTRACT}/test_store_runs.py", "-k", "sees_the_others or failed_records_stay"),
+    ),
+    Defect(
+        "stale-lock-believed",
+        "a dead process is believed alive until its lease ends",
+        "store/sqlite/work.py",
+        ((" and self._locks.is_held(other)", ""),),
+        (f"{CONTRACT}/test_store_runs.py", "-k", "dead_process or dead_run"),
+    ),
+    Defect(
+        "lease-without-end",
+        "a process that sleeps keeps its records for ever",
+        "store/sqlite/work.py",
+        ((" and lease_until > self._clock.steady()", ""),),
+        (f"{CONTRACT}/test_store_runs.py", "-k", "lease"),
+    ),
+    Defect(
+        "lease-after-reboot",
+        "the lease of a run before the reboot is taken for a fresh one",
+        "store/sqlite/work.py",
+        (("if boot == self._clock.boot and lease_until", "if lease_until"),),
+        (f"{CONTRACT}/test_store_runs.py", "-k", "reboot"),
+    ),
+    Defect(
+        "renewal-after-takeover",
+        "a lease that another run took over is revived",
+        SQL,
+        (
+            (
+                "UPDATE runs SET lease_until = :lease_until WHERE id = :run AND ended IS NULL",
+                "UPDATE runs SET lease_until = :lease_until WHERE id = :run",
+            ),
+        ),
+        (f"{CONTRACT}/test_store_runs.py", "-k", "renew"),
+    ),
+    Defect(
+        "renewed-while-hung",
+        "a run whose loop hangs keeps its lease for ever",
+        "engine/journal.py",
+        (("if self._clock.steady() > self.alive_until:", "if False:"),),
+        ("tests/unit/test_engine_durability.py", "-k", "renewed"),
+    ),
+    Defect(
+        "claim-without-state",
+        "records that another run works on are claimed",
+        SQL,
+        (
+            (
+                "WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'pending'",
+                "WHERE id IN (SELECT value FROM json_each(:ids))",
+            ),
+            ("AND state = 'pending' AND vanished = 0 AND hold IS :hold", "AND vanished = 0 AND hold IS :hold"),
+        ),
+        (f"{CONTRACT}/test_store_claims.py",),
+    ),
+    Defect(
+        "attempts-not-counted-before",
+        "an attempt is not counted until it ended: a record that kills its process is never found",
+        SQL,
+        (("started = :start, attempts = attempts + :start", "started = 0, attempts = attempts"),),
+        (f"{CONTRACT}/test_store_claims.py", f"{CONTRACT}/test_store_runs.py", "-k", "attempts or death"),
+    ),
+    Defect(
+        "deaths-not-counted",
+        "a record may kill any number of processes",
+        SQL,
+        (("deaths = deaths + (started AND :death)", "deaths = deaths"),),
+        (f"{CONTRACT}/test_store_runs.py", "-k", "death or suspect"),
+    ),
+    Defect(
+        "death-charged-to-all",
+        "records that were only claimed are charged with a death",
+        SQL,
+        (("started AND :death", ":death"),),
+        (f"{CONTRACT}/test_store_runs.py", "-k", "claimed_but_had_not_started or suspect_that_had_not"),
+    ),
+    Defect(
+        "told-to-stop-ignored",
+        "a run that was told to stop and killed counts as a death",
+        "store/sqlite/work.py",
+        (("death = int(told is None)", "death = 1"),),
+        (f"{CONTRACT}/test_store_runs.py", "-k", "told_to_stop"),
+    ),
+    Defect(
+        "stop-not-noted",
+        "the first signal is not made durable",
+        "engine/govern.py",
+        (("lambda store: store.note_stop(self._run, reason)", "lambda store: None"),),
+        ("tests/acceptance/test_cli_signals.py", "-k", "sigkill"),
+    ),
+    Defect(
+        "innocents-convicted",
+        "whoever was beside a death is charged with it as if it had been alone",
+        "engine/suspects.py",
+        (("if group.alone and died.beside:", "if died.beside:"),),
+        ("tests/acceptance/test_case_14.py", "-k", "three_starts"),
+    ),
+    Defect(
+        "cursor-ahead-of-records",
+        "a block that was cut keeps the cursor of the whole: what was cut is never read",
+        "store/sqlite/feeding.py",
+        (('    if block.partial:\n        change.execute("partly_fed")\n    else:\n', "    if True:\n"),),
+        (f"{CONTRACT}/test_store_feeding.py", "-k", "partial"),
+    ),
+    Defect(
+        "cursor-out-of-turn",
+        "a block is taken although the one before it was refused",
+        "store/sqlite/feeding.py",
+        (("    if outcome.out_of_turn:\n", "    if False:\n"),),
+        (f"{CONTRACT}/test_store_feeding.py", "-k", "out_of_turn or refused"),
+    ),
+    Defect(
+        "duplicates-merged",
+        "two records with one key become one, silently",
+        "store/sqlite/feeding.py",
+        (
+            ("        if first != position:\n", "        if first is None:\n"),
+            ("if last_pass == pass_number and old_position != position:", "if False:"),
+        ),
+        (f"{CONTRACT}/test_store_feeding.py", "-k", "twice or double"),
+    ),
+    Defect(
+        "export-in-order-of-arrival",
+        "exports follow the order in which records were stored",
+        "store/sqlite/asking.sql",
+        (("ORDER BY position, id", "ORDER BY id"),),
+        ("tests/unit/test_operate_export.py",),
+    ),
+    Defect(
+        "claims-in-any-order",
+        "records are claimed in no order",
+        SQL,
+        (("    ORDER BY position LIMIT :limit)", "    ORDER BY key LIMIT :limit)"),),
+        (f"{CONTRACT}/test_store_claims.py", "-k", "source_order"),
+    ),
+)

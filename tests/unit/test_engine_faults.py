@@ -1,0 +1,67 @@
+"""A fault of onward itself ends the run; it never leaves it waiting for what will not come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import onward
+from onward import runner
+from onward.engine.attempt import Attempt
+from onward.engine.suspects import Inquest
+from onward.engine.worker import Worker
+from torture import looking
+
+
+def a_job() -> onward.Job:
+    job = onward.Job("j", source=onward.iterable(lambda: range(20), version="1"), concurrency=4)
+
+    @job.step(version="1")
+    async def one(record: int) -> int:
+        return record
+
+    return job
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("owner, name", [(Worker, "_settled"), (Worker, "_take"), (Attempt, "completed")])
+def test_a_fault_on_the_loop_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+) -> None:
+    job, store = a_job(), str(tmp_path / "store.db")
+    real = getattr(owner, name)
+    calls = []
+
+    def breaks(self: Any, *arguments: Any, **others: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            raise ZeroDivisionError("a mistake in onward")
+        return real(self, *arguments, **others)
+
+    monkeypatch.setattr(owner, name, breaks)
+    with pytest.raises(ZeroDivisionError):
+        runner.run(job, job.bind(), runner.Options(store=store))
+    monkeypatch.undo()
+    assert runner.run(job, job.bind(), runner.Options(store=store)).exit_code == 0
+    assert len(looking.export_lines(store)) == 20
+
+
+@pytest.mark.timeout(30)
+def test_a_fault_of_the_inquest_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import apsw
+
+    job, store = a_job(), str(tmp_path / "store.db")
+    first = onward.run(job, store=store, limit=1)
+    assert first.exit_code == 0
+    connection = apsw.Connection(store)
+    connection.execute("UPDATE records SET deaths = 2, hold = 'suspect' WHERE state = 'pending'")
+    connection.close()
+
+    def breaks(self: Inquest, attempts: list[Attempt]) -> None:
+        raise ZeroDivisionError("a mistake in onward")
+
+    monkeypatch.setattr(Inquest, "_form", breaks)
+    with pytest.raises(ZeroDivisionError):
+        runner.run(job, job.bind(), runner.Options(store=store))
