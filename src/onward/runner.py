@@ -44,6 +44,7 @@ from onward.store.sqlite.in_memory import InMemoryStore
 from onward.store.sqlite.work import LEASE_SECONDS, SqliteWorkStore
 
 SWITCH_INTERVAL = 0.0005
+LAST_WAIT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,27 @@ def run(job: Job, binding: Binding, options: Options) -> RunResult:
         if options.switch_interval:
             stack.enter_context(_quick_switching())
         runner = stack.enter_context(asyncio.Runner())
-        return runner.run(run_async(job, binding, options))
+        try:
+            return runner.run(run_async(job, binding, options))
+        finally:
+            _leave_behind(runner.get_loop())
+
+
+_left_behind: list[asyncio.Task[Any]] = []
+
+
+def _leave_behind(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what is still going on; whatever does not end then, closing the loop must not wait for."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks, timeout=LAST_WAIT))
+    for task in tasks:
+        if not task.done():
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            asyncio.tasks._unregister_task(task)
+            _left_behind.append(task)  # kept, since its end would only be a complaint
 
 
 async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
@@ -294,6 +315,7 @@ class _Session:
             counts=plain,
             total=counts.total,
             vanished=counts.vanished,
+            source_complete=counts.source_complete,
             held=counts.held,
             seconds=round(seconds, 3),
             recorded=not lost,

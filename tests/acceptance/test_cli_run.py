@@ -353,3 +353,66 @@ def test_the_installed_command_is_the_same(tmp_path: Path) -> None:
     ended = subprocess.run(command, cwd=tmp_path, env=surroundings(), capture_output=True, text=True, check=False)
     assert ended.returncode == 0
     assert "10 succeeded of 10" in ended.stdout
+
+
+STUBBORN = """
+import asyncio
+job = onward.Job("case", source=onward.iterable(lambda: range(4)))
+
+@job.step(timeout=0.5, retry=onward.Retry(attempts=1))
+async def call(record):
+    while record == 2:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+    return record
+"""
+STUCK = STUBBORN.replace("async def", "def").replace("await asyncio.sleep(60)", "time.sleep(60)")
+
+
+@pytest.mark.parametrize("job", [STUBBORN, STUCK], ids=["a coroutine", "a thread"])
+def test_a_call_that_cannot_be_cut_is_reported_and_left_behind(tmp_path: Path, job: str) -> None:
+    place = Place(tmp_path, job)
+    ended = place.onward("run", "job.py", timeout=20)
+    assert ended.returncode == 1
+    assert "abandoned: the call of call for 2 does not return; the run goes on" in ended.stderr
+    assert "3 succeeded, 1 failed of 4" in ended.stdout
+    plain(ended.stderr)
+    assert "destroyed" not in ended.stderr
+
+
+def test_what_a_job_file_prints_is_no_part_of_an_answer(tmp_path: Path) -> None:
+    place = a_job(tmp_path, job="print('loaded')\n" + TWO_STEPS)
+    assert len(lines(place.onward("run", "job.py", "--json").stdout)) == 1
+    assert place.fine("status", "job.py", "--json").startswith("{")
+    assert len(lines(place.fine("export", "job.py", "--out", "-"))) == 10
+
+
+def test_a_store_in_memory_has_a_status_too(tmp_path: Path) -> None:
+    ended = a_job(tmp_path).onward("run", "job.py", "--store", "sqlite://", "--json")
+    assert ended.returncode == 0
+    assert json.loads(ended.stdout)["counts"]["succeeded"] == 10
+
+
+def test_a_source_that_breaks_is_named(tmp_path: Path) -> None:
+    rows = """
+def rows():
+    yield from range(%d)
+    raise ValueError("the API is down")
+
+job = onward.Job("case", source=onward.iterable(rows))
+
+@job.step
+def call(record):
+    return record
+"""
+    place = Place(tmp_path, rows % 5)
+    ended = place.onward("run", "job.py")
+    assert ended.returncode == 4
+    assert "rows() failed after 5 records: ValueError: the API is down" in ended.stdout
+    assert place.status()["counts"]["succeeded"] == 5
+    place.job(rows % 0)
+    ended = place.onward("run", "job.py", "--store", "other.db")
+    assert ended.returncode == 2
+    assert ended.stderr.rstrip().startswith("onward: the source cannot be read")

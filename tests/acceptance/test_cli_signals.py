@@ -179,7 +179,7 @@ def test_a_signal_while_the_job_is_loaded(tmp_path: Path) -> None:
         process.send_signal(number)
         assert process.wait(10) == 3
         (tmp_path / "loading").unlink()
-    assert "interrupted before the run had begun" in said(place)
+    assert "onward: interrupted" in said(place)
 
 
 def test_max_time_stops_like_a_signal(tmp_path: Path) -> None:

@@ -15,10 +15,12 @@ from onward.engine.journal import Journal
 from onward.engine.suspects import Inquest
 from onward.engine.tally import Progress
 from onward.engine.worker import Worker
+from onward.errors import OnwardError
 from onward.model import Fact, State
 from onward.policy.endings import (
     NEEDS_A_PERSON,
     NOT_STARTED,
+    ONWARD_FAULT,
     STOPPED_EARLY,
     EndedCounts,
     Ending,
@@ -126,8 +128,6 @@ class Governor:
             await self._refresh()
         if self._bounds.max_time is not None and now - self._began >= self._bounds.max_time:
             await self.told_to_stop(f"--max-time of {self._bounds.max_time:g} seconds is over")
-        if self._feed.state == "broken" and self.ending is None:
-            self._feed_broke()
         if self._tell is not None:
             self._tell(self._progress())
 
@@ -170,14 +170,10 @@ class Governor:
         """With `--limit` the run stays for the back-offs of the records that it tried, and for nothing else."""
         return not self._worker.waiting_again
 
-    def _feed_broke(self) -> None:
-        error = self._feed.error
-        nothing_yet = self._worker.tally.counts.total == 0 and not self._worker.held
-        code = getattr(error, "exit_code", 70) if nothing_yet else NEEDS_A_PERSON
-        self.stop(Ending(code, "the source cannot be read", str(error)))
-
     def feed_ending(self) -> Ending | None:
         """What an input that was not read to its end means for the exit code, once the work is done."""
+        if self._feed.state == "broken":
+            return self._feed_broke()
         bad = self._feed.bad_line
         if bad is not None:
             nothing = self._worker.tally.counts.total == 0
@@ -185,6 +181,13 @@ class Governor:
         if self._feed.state == "stopped" and not self._worker.tally.counts.source_complete:
             return Ending(NEEDS_A_PERSON, "the input was not read to its end")
         return None
+
+    def _feed_broke(self) -> Ending:
+        error = self._feed.error
+        code = error.exit_code if isinstance(error, OnwardError) else ONWARD_FAULT
+        if code == NOT_STARTED and self._worker.tally.counts.total:
+            code = NEEDS_A_PERSON
+        return Ending(code, "the source cannot be read", str(error))
 
     def _fatal(self, attempt: Attempt, failure: Classified) -> None:
         step = attempt.step.name if attempt.step else "?"
