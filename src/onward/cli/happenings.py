@@ -76,6 +76,15 @@ def _with_key(before: str) -> Callable[[Mapping[str, Any]], str]:
     return lambda fields: f"{before} {key_text(fields['key'])}: {printable(str(fields.get('reason') or ''))}"
 
 
+def _paused(fields: Mapping[str, Any]) -> str | None:
+    """What is stopped without calls in progress needs no word: the run's last words have the reason."""
+    if not fields["calls"]:
+        return None
+    calls = "1 call in progress has" if fields["calls"] == 1 else f"{fields['calls']} calls in progress have"
+    grace = duration(fields["grace"])
+    return f"stopping ({printable(fields['reason'])}): {calls} {grace} to end; another signal stops at once"
+
+
 _WORDS: dict[str, Callable[[Mapping[str, Any]], str | None]] = {
     "source_read": _source_read,
     "source_changed": lambda fields: f"the input has changed ({printable(fields['reason'])}): it is read again",
@@ -90,8 +99,5 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str | None]] = {
     "lease_lost": _with_key("lost:"),
     "log_grows": lambda fields: f"warning: {printable(fields['reason'])}",
     "resource_failed": lambda fields: f"warning: {printable(fields['reason'])}",
-    "run_paused": lambda fields: (
-        f"stopping ({printable(fields['reason'])}): calls in progress have {duration(fields['grace'])} to end;"
-        " another signal stops at once"
-    ),
+    "run_paused": _paused,
 }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from onward.cli import errors, streams
 from onward.cli.target import Target, find
+from onward.errors import UsageError
 
 if TYPE_CHECKING:
     from onward.engine.govern import Bounds
@@ -60,7 +61,7 @@ def run(
             }
             return _Session(target, log_format == "json", as_json).work(bounds, flags)
     except KeyboardInterrupt:
-        streams.err("onward: interrupted before the run had begun")
+        streams.err("onward: interrupted")
         return errors.STOPPED_EARLY
 
 
@@ -119,9 +120,9 @@ class _Session:
         )
         if not self._as_json:
             return self._told(runner.run, job, binding, options).exit_code
-        with streams.OneLineOut() as last_line:
+        with streams.kept_clean() as out:
             result = self._told(runner.run, job, binding, options)
-            last_line.say(self._status(binding, result))
+            streams.write(out, self._status(binding, result))
         return result.exit_code
 
     def _told(self, run: Callable[..., RunResult], *arguments: Any) -> RunResult:
@@ -156,10 +157,16 @@ class _Session:
             streams.err(line)
 
     def _status(self, binding: Binding, result: RunResult) -> str:
+        """The status object; of a store in memory, which is gone with its run, what the run itself knows."""
         from onward import api
         from onward.codec import dumps
 
-        return dumps(api.status(self._target.job, store=self._target.store, instance=binding.instance))
+        job, store = self._target.job, self._target.store
+        try:
+            return dumps(api.status(job, store=store, instance=binding.instance))
+        except UsageError:
+            known = {name: self._finished.get(name) for name in ("job", "instance", "source_complete", "vanished")}
+            return dumps({**known, "store": store, "total": result.total, "counts": dict(result.counts)})
 
 
 def _text_teller() -> Teller:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import sys
+from collections.abc import Iterator
 from typing import TextIO
 
 
@@ -72,22 +73,19 @@ def finish() -> None:
             silence(stream)
 
 
-class OneLineOut:
-    """While it lasts whatever is printed, by steps and their libraries too, goes to the error output; `say` alone
-    still reaches standard output."""
-
-    def __enter__(self) -> OneLineOut:
-        sys.stdout.flush()
-        self._number = os.dup(1)
-        self._stream = open(self._number, "w", encoding="utf-8", errors="backslashreplace", closefd=True)  # noqa: PTH123
+@contextlib.contextmanager
+def kept_clean() -> Iterator[TextIO]:
+    """While it lasts whatever is printed, by jobs and their libraries too, goes to the error output; what is written
+    to the stream that it yields still reaches standard output."""
+    finish()
+    number = os.dup(1)
+    with os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace") as stream:
         os.dup2(2, 1)
-        return self
-
-    def say(self, text: str) -> None:
-        write(self._stream, text)
-
-    def __exit__(self, *_: object) -> None:
-        finish()
-        os.dup2(self._number, 1)
-        with contextlib.suppress(OSError, ValueError):
-            self._stream.close()
+        try:
+            yield stream
+        finally:
+            finish()
+            os.dup2(number, 1)
+            os.close(number)
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from onward.cli import streams
 from onward.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,8 +65,9 @@ def find(
     from onward.job.loading import load_job
 
     assert word is not None
-    job = load_job(word)
-    params = job.bind(None, given).params if given else None
+    with streams.kept_clean():  # what a job's file prints is no part of an answer
+        job = load_job(word)
+        params = job.bind(None, given).params if given else None
     return Target(job, (word, *typed), store, instance, params)
 
 
