@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -47,6 +48,8 @@ class Retry:
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise ValueError("Retry(attempts=…) must be at least 1")
+        if not all(math.isfinite(number) for number in (self.base, self.factor, self.cap)):
+            raise ValueError("Retry(base=…, factor=…, cap=…) must be finite numbers")
         if min(self.base, self.cap) < 0 or self.factor < 1:
             raise ValueError("Retry(base=…, cap=…) must not be negative and factor must be at least 1")
 

@@ -53,6 +53,9 @@ def _failed(failure: Classified, history: History) -> Decision:
 
 def wait_before_retry(failure: Classified, attempts: int, retry: Retry, draw: float) -> float:
     """Full jitter under a growing ceiling, never sooner than the far side asked."""
-    ceiling = min(retry.cap, retry.base * retry.factor ** min(max(attempts - 1, 0), 64))
+    try:
+        ceiling = min(retry.cap, retry.base * retry.factor ** max(attempts - 1, 0))
+    except OverflowError:
+        ceiling = retry.cap if retry.base else 0.0
     asked = failure.retry_after or 0.0
     return asked + draw * (ceiling if not asked else min(ceiling, 1.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -83,13 +84,15 @@ def classify(
     `now` (UTC seconds) turns a Retry-After date into seconds. A fault inside `ask` counts as its having no opinion.
     """
     meaning = _opinion(ask, error)
-    kind = _kind(meaning, step_has_succeeded)
-    status = _status(meaning)
+    try:
+        kind, status, asked = _kind(meaning, step_has_succeeded), _status(meaning), _retry_after(meaning, now)
+    except Exception:  # to look at another library's exception may itself raise
+        kind, status, asked = Kind.BUG, None, None
     return Classified(
         kind=kind,
         error_type=_name(error),
-        message=str(error) or _name(error),
-        retry_after=_retry_after(meaning, now) if kind is Kind.TRANSIENT else None,
+        message=_text(error),
+        retry_after=asked if kind is Kind.TRANSIENT else None,
         throttled=status == 429 and kind is Kind.TRANSIENT,
     )
 
@@ -168,7 +171,7 @@ def _retry_after(error: BaseException, now: float) -> float | None:
             seconds = email.utils.parsedate_to_datetime(value).timestamp() - now
         except (ValueError, TypeError):
             return None
-    return min(max(seconds, 0.0), LONGEST_WAIT)
+    return None if math.isnan(seconds) else min(max(seconds, 0.0), LONGEST_WAIT)
 
 
 def _header(headers: Any, name: str) -> str | None:
@@ -186,6 +189,13 @@ def _class_names(error: BaseException) -> set[str]:
         parts = [part for part in ancestor.__module__.split(".") if not part.startswith("_")]
         names.add(".".join([*parts, ancestor.__name__]))
     return names
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error) or _name(error)
+    except Exception:
+        return _name(error)
 
 
 def _name(error: BaseException) -> str:
