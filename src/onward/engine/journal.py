@@ -7,12 +7,13 @@ living run look dead.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from typing import Any, Protocol, TypeVar
 
 from onward.errors import LeaseLost, OnwardError
@@ -125,7 +126,9 @@ class Journal:
                     renewed = time.monotonic()
                     self._renew()
                 if closing and not (self._facts or self._blocks or self._questions):
-                    return
+                    break
+            self._error = OnwardError("the run has ended")
+            self._fail_waiting(self._error)
         except BaseException as error:
             if not isinstance(error, OnwardError):
                 _log.debug("the journal failed", exc_info=True)
@@ -145,11 +148,11 @@ class Journal:
                 outcome = self._store.write(self.run, batch)
             except BaseException as error:
                 for _, future in feeding:
-                    future.set_exception(error)
+                    _refuse(future, error)
                 raise
             self._reader.committed(batch.facts, outcome, time.perf_counter() - began)
             for (_, future), fed in zip(feeding, outcome.fed, strict=True):
-                future.set_result(fed)
+                _give(future, fed)
             was_cut = bool(self._facts) and sum(map(size_of, batch.facts)) >= LARGE_BATCH
             if len(self._facts) < FLUSH_AT and not self._wake.is_set() and not was_cut:
                 return
@@ -169,10 +172,11 @@ class Journal:
         while self._questions:
             question, future = self._questions.popleft()
             try:
-                future.set_result(question(self._store))
+                answer = question(self._store)
             except BaseException as error:
-                future.set_exception(error)
+                _refuse(future, error)
                 raise
+            _give(future, answer)
 
     def _renew(self) -> None:
         if self._clock.steady() > self.alive_until:
@@ -186,7 +190,16 @@ class Journal:
 
     def _fail_waiting(self, error: BaseException) -> None:
         for waiting in (self._blocks, self._questions):
-            while waiting:
-                _, future = waiting.popleft()
-                if not future.done():
-                    future.set_exception(error)
+            with contextlib.suppress(IndexError):  # whoever hands something over now empties it, too
+                while waiting:
+                    _refuse(waiting.popleft()[1], error)
+
+
+def _give(future: Future[T], answer: T) -> None:
+    with contextlib.suppress(InvalidStateError):  # who waited has given up
+        future.set_result(answer)
+
+
+def _refuse(future: Future[Any], error: BaseException) -> None:
+    with contextlib.suppress(InvalidStateError):
+        future.set_exception(error)
