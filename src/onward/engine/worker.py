@@ -407,7 +407,9 @@ class Worker:
 
     def _emit(self, event: str, attempt: Attempt, fact: Fact | None = None, **fields: Any) -> None:
         if fact is not None:
-            fields.update(step=fact.step, attempt=attempt.attempts, reason=fact.reason)
+            # What no longer decodes is told without the words that quote it.
+            reason = "a stored output no longer decodes" if event == "record_waits" else fact.reason
+            fields.update(step=fact.step, attempt=attempt.attempts, reason=reason)
             if fact.failure is not None:
                 fields.update(kind=str(fact.failure.kind), error_type=fact.failure.error_type)
         self._events.emit(event, key=loads(attempt.claimed.key), **fields)
