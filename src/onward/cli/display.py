@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,8 @@ class _SteadyConsole(Console):
 class Display:
     """`event` and `progress` are what a run calls; drawing is done by a thread of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, stdout_too: bool) -> None:
+        """`stdout_too`: what is printed on standard output ends up on this terminal as well."""
         self.happenings = Happenings()
         self._progress: Progress | None = None
         self._run = ""
@@ -42,7 +42,7 @@ class Display:
             get_renderable=self._picture,
             console=self._console,
             refresh_per_second=FRAMES_A_SECOND,
-            redirect_stdout=sys.stdout.isatty(),
+            redirect_stdout=stdout_too,
             vertical_overflow="crop",
         )
         self._ascii_only = not (self._console.encoding or "").lower().startswith("utf")

@@ -99,7 +99,7 @@ class _Session:
         self._target = target
         self._log_json = log_json
         self._as_json = as_json
-        self._teller = _json_log() if log_json else _text_teller()
+        self._teller = _json_log() if log_json else _text_teller(as_json)
         self._finished: Mapping[str, Any] = {}
 
     def work(self, bounds: Bounds, flags: Mapping[str, Any]) -> int:
@@ -169,11 +169,11 @@ class _Session:
             return dumps({**known, "store": store, "total": result.total, "counts": dict(result.counts)})
 
 
-def _text_teller() -> Teller:
+def _text_teller(as_json: bool) -> Teller:
     if sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown", ""):
         from onward.cli.display import Display
 
-        return Display()
+        return Display(stdout_too=as_json or sys.stdout.isatty())
     from onward.cli.lines import Lines
 
     return Lines()

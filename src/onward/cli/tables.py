@@ -172,6 +172,9 @@ def failures(causes: Sequence[Answer], first: Sequence[Answer], target: Target) 
     yield from _table("key", "state", "step", "kind", "attempts:", "at (UTC)", "reason", rows=listed)
     if total > len(first):
         yield Text(f"and {total - len(first):,} more; all of them: {target.command('failures', '--json')}", style="dim")
+    if all(cause["error_type"] == "BadLine" for cause in causes):
+        yield Text(f"Next: mend the input, then {target.run_command}")
+        return
     states = {state for cause in causes for state in cause["counts"] if cause["counts"][state]}
     yield Text(f"Next: {target.command('release' if states == {'quarantined'} else 'retry', '--all')}, then run again")
 

@@ -40,6 +40,8 @@ def rate(per_second: float) -> str:
     """Records a second, a minute or an hour, whichever gives a number that says something."""
     if per_second >= 10:
         return f"{per_second:,.0f}/s"
+    if not per_second:
+        return "0/s"
     if per_second >= 1:
         return f"{per_second:.1f}/s"
     if per_second >= 1 / 60:
