@@ -171,7 +171,11 @@ class Outcome:
 class WorkStore(Protocol):
     """The writing side of a store; one thread calls it. Every verb is durable when it returns or raises
     StoreWriteError and has then changed nothing. A run that was taken over changes nothing by any verb: `renew` tells
-    it, `note_stop` and `end_run` pass over it, the others raise LeaseLost."""
+    it, `note_stop` and `end_run` pass over it, the others raise LeaseLost. `new`: this opening made it; `lease`: seconds
+    that a lease holds."""
+
+    new: bool
+    lease: float
 
     def begin_run(self, start: RunStart) -> RunBegun:
         """Register the instance and the run, take over dead runs, and, if no other run of the instance is alive,
@@ -203,6 +207,9 @@ class WorkStore(Protocol):
 
     def counts(self, instance: int) -> Counts:
         """The counters as of the last commit."""
+
+    def results_by_version(self, instance: int) -> list[ResultGroup]:
+        """What the finished records of an instance were made by."""
 
     def reset_first_ended(self, run: int) -> int:
         """First-50 rule: put failed and quarantined records back to pending; how many."""
@@ -402,7 +409,7 @@ class Choice:
 @dataclass(slots=True)
 class Decided:
     """How many records an act marked (or would), at which step they go on (None: the first), how many of them got
-    another input, and the states of named ones that it is not for."""
+    another input, and the states of named ones that it is not for (`bad line` for one that is no record)."""
 
     count: int = 0
     from_steps: dict[str | None, int] = field(default_factory=dict)

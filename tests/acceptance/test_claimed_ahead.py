@@ -49,12 +49,16 @@ def test_records_whose_turn_does_not_come_are_not_charged_with_a_death(tmp_path:
 
 def states(folder: Path) -> dict[str, int]:
     try:
-        with_store = apsw.Connection(str(folder / "ahead.db"), flags=apsw.SQLITE_OPEN_READONLY)
-        return dict(with_store.execute("SELECT state, count(*) FROM records GROUP BY state"))
-    except apsw.Error:
+        return dict(opened(folder).execute("SELECT state, count(*) FROM records GROUP BY state"))
+    except (apsw.CantOpenError, apsw.SQLError):  # there is no store yet, or it has no tables
         return {}
 
 
 def asked(folder: Path, query: str) -> int:
+    return int(next(opened(folder).execute(query))[0])
+
+
+def opened(folder: Path) -> apsw.Connection:
     store = apsw.Connection(str(folder / "ahead.db"), flags=apsw.SQLITE_OPEN_READONLY)
-    return int(next(store.execute(query))[0])
+    store.set_busy_timeout(10_000)
+    return store

@@ -61,7 +61,7 @@ class SqliteStores:
 
     def told_versions(self, store: SqliteWorkStore, instance: int) -> Versions:
         groups = {}
-        for group in store.results_by_version(instance).groups:
+        for group in store.results_by_version(instance):
             key = (tuple(group.made_by.items()), group.skipped)
             assert key not in groups, "one lineage is interned twice"
             groups[key] = (group.count, group.changed)

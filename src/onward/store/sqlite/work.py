@@ -11,10 +11,9 @@ import apsw
 import orjson
 
 from onward.errors import LeaseLost, SourceMoved, StoreWriteError
-from onward.model import Counts, State
+from onward.model import Counts, ResultGroup, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
-from onward.policy.versions import ResultVersions
 from onward.ports import Batch, Clock, DeadRun, FeedState, Outcome, RunBegun, RunStart
 from onward.store.sqlite import claims, connection, facts, feeding
 from onward.store.sqlite.change import Change, storable
@@ -124,9 +123,8 @@ class SqliteWorkStore:
         with connection._plain_errors(self.path):
             return read_counts(self._connection, instance)
 
-    def results_by_version(self, instance: int) -> ResultVersions:
-        """What the finished records of an instance were made by."""
-        return read_result_versions(self._connection, instance)
+    def results_by_version(self, instance: int) -> list[ResultGroup]:
+        return read_result_versions(self._connection, instance).groups
 
     def reset_first_ended(self, run: int) -> int:
         with self._change_by(run) as change:

@@ -1,0 +1,52 @@
+"""Signals: the first stops a run in good order, the second ends the process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+
+
+@contextlib.contextmanager
+def stop_signals(
+    loop: asyncio.AbstractEventLoop, stop: Callable[[int], None], before_exit: Callable[[], None] | None
+) -> Iterator[None]:
+    """While it lasts, `stop` is called on the loop at the first signal; a second one is a crash that was announced.
+
+    Handlers can be set in the main thread alone; elsewhere signals stay with whoever has them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen: list[int] = []
+
+    def hear(number: int, frame: object) -> None:
+        if seen and number == _HANGUP:
+            return  # a closed terminal may be told of twice
+        if seen:
+            if before_exit is not None:
+                before_exit()
+            os._exit(128 + number)
+        seen.append(number)
+        loop.call_soon_threadsafe(stop, number)
+
+    before = {number: signal.signal(number, hear) for number in _stop_signals()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+_HANGUP: int | None = getattr(signal, "SIGHUP", None)
+
+
+def _stop_signals() -> list[int]:
+    """A terminal that goes away stops a run in good order, too, unless it was started to outlive it (nohup)."""
+    stops: list[int] = [signal.SIGINT, signal.SIGTERM]
+    if _HANGUP is not None and signal.getsignal(_HANGUP) == signal.SIG_DFL:
+        stops.append(_HANGUP)
+    return stops
