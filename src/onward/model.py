@@ -127,7 +127,8 @@ class Fact:
 class SourceRecord:
     """One record read from a source: canonical key, JSON text of its value, and where it stands.
 
-    `invalid` is set where the value does not fit the job's record type: it is set aside when it is fed.
+    `invalid` is set where the value does not fit the job's record type: it is set aside when it is fed. `bad`: it is
+    no record at all but a bad line that is set aside, and goes on only with a corrected value.
     Not frozen: they are made by the million, and a frozen one takes three times as long to make.
     """
 
@@ -135,6 +136,7 @@ class SourceRecord:
     value: str
     position: int
     invalid: str | None = None
+    bad: bool = False
 
 
 @dataclass(slots=True, frozen=True)

@@ -145,7 +145,8 @@ def surroundings(more: Mapping[str, str] | None = None) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ONWARD_")}
     kept.pop("PYTHONDONTWRITEBYTECODE", None)
     kept["PYTHONPYCACHEPREFIX"] = str(Path(tempfile.gettempdir()) / "onward-tests-compiled")
-    kept["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    kept["PYTHONPATH"] = os.pathsep.join([str(TESTS), *(str(Path(folder).absolute()) for folder in given)])
     return {**kept, "COLUMNS": "200", **(more or {})}
 
 

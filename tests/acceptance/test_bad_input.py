@@ -122,6 +122,25 @@ def test_a_bad_line_in_the_middle_stops_there_and_the_mended_file_goes_on(tmp_pa
     assert sorted(place.calls()) == list(range(1, 3001))
 
 
+def test_a_bad_line_never_reaches_a_step(tmp_path: Path) -> None:
+    place = Place(tmp_path, echo_job(SOURCE, on_bad='"quarantine"'))
+    (tmp_path / "in.jsonl").write_text('{"id": 1}\n{"id": 2\n{"id": 3, "id": \n')
+    ran = place.run()
+    assert (ran.code, ran.counts) == (1, {"succeeded": 1, "quarantined": 2})
+    assert "in.jsonl was read: 3 new, 2 bad" in ran.said
+    assert place.fine("failures", "job.py").splitlines()[-1] == "Next: mend the input, then onward run job.py"
+    released = place.fine("release", "job.py", "--all")
+    assert "nothing matches" in released
+    assert "(release is not for 2 bad lines)" in released
+    assert "(release is not for 1 bad line)" in place.fine("release", "job.py", "in.jsonl:2")
+    assert (place.run().counts, place.calls()) == (ran.counts, [1])
+
+    place.write("mended.jsonl", [{"key": "in.jsonl:2", "input": {"id": 2}}])
+    assert "1 quarantined record marked for release" in place.fine("release", "job.py", "--from", "mended.jsonl")
+    assert place.run().counts == {"succeeded": 2, "quarantined": 1}
+    assert [row["outputs"]["echo"] for row in place.export()] == [{"id": 1}, {"id": 2}]
+
+
 def test_a_record_that_does_not_fit_keeps_its_key_and_a_corrected_one_goes_on(tmp_path: Path) -> None:
     place = Place(tmp_path, TICKETS)
     place.write("in.jsonl", [{"id": "a", "size": 1}, {"id": "b", "size": "huge"}, {"id": "c", "size": 3}])

@@ -170,7 +170,7 @@ class Feed:
         """Bad lines as records. Damage is none: it has to be mended, and there is nothing to set aside."""
         self.bad_line = self.bad_line or next((bad for bad in block.bad if bad.damage), None)
         aside = [
-            SourceRecord(canonical_key(bad.where), dumps({"line": bad.raw}), bad.position, bad.reason)
+            SourceRecord(canonical_key(bad.where), dumps({"line": bad.raw}), bad.position, bad.reason, bad=True)
             for bad in block.bad
             if not bad.damage
         ]

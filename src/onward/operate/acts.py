@@ -43,8 +43,11 @@ class Marked:
     def __str__(self) -> str:
         said = self._said()
         if self.passed_over:
-            others = ", ".join(f"{number} {state}" for state, number in sorted(self.passed_over.items()))
+            counted = ((number, state) for state, number in sorted(self.passed_over.items()))
+            others = ", ".join(f"{n} {what}{'s' if what == 'bad line' and n > 1 else ''}" for n, what in counted)
             said += f" ({self.act} is not for {others})"
+        if self.passed_over.get("bad line"):
+            said += "; a bad line is mended in the input, or goes on as the corrected record that release --from gives"
         return said
 
     def _said(self) -> str:

@@ -104,6 +104,7 @@ class Act:
             kind=choice.kind,
             step=choice.step,
             stale=int(choice.stale),
+            corrected=0,
             today=orjson.dumps(list(choice.today.items())).decode(),
         )
         self._pass_over(change, ids, rows, decided)
@@ -176,7 +177,7 @@ class Act:
         state = State.QUARANTINED
         transitions.require(state, State.PENDING)
         given = dict(page)
-        none_else = {"named": 1, "kind": None, "step": None, "stale": 0, "today": "[]"}
+        none_else = {"named": 1, "kind": None, "step": None, "stale": 0, "corrected": 1, "today": "[]"}
         matching = {row[0]: row for row in change.rows("matching_ended", list(given), state=state, **none_else)}
         inputs = {row[0]: row[1:] for row in change.rows("current_inputs", list(matching))}
         other = [record for record in matching if not _same(inputs.get(record), given[record])]
@@ -206,12 +207,16 @@ class Act:
     # What all acts share.
 
     def _pass_over(self, change: Change, ids: list[int], rows: Sequence[tuple[Any, ...]], decided: Decided) -> None:
-        """Count named records that are not in a state that the act is for."""
+        """Count named records that are not in a state that the act is for, and bad lines that all would have meant."""
         taken = {row[0] for row in rows}
         rest = [record for record in ids if record not in taken]
-        if self.choice.records is None or not rest:
+        choice = self.choice
+        named, filtered = choice.records is not None, bool(choice.kind or choice.step or choice.stale)
+        if not rest or (filtered and not named):
             return
         for state, number in change.rows("states_of", rest):
+            if not named and state != "bad line":
+                continue
             decided.passed_over[state] = decided.passed_over.get(state, 0) + number
 
     def _move(self, change: Change, before: State, rows: Sequence[tuple[Any, ...]]) -> None:

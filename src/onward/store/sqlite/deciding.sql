@@ -13,7 +13,7 @@ WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND va
 -- name: matching_ended
 SELECT r.id, r.vanished, r.generation, r.step, r.solo_deaths
 FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value LEFT JOIN failures f ON f.record = r.id
-WHERE r.state = :state AND (:named OR r.vanished = 0)
+WHERE r.state = :state AND (:named OR r.vanished = 0) AND (:corrected OR f.error_type IS NOT 'BadLine')
   AND (:kind IS NULL OR f.kind = :kind) AND (:step IS NULL OR f.step = :step)
   AND (NOT :stale OR f.step IS NOT NULL AND NOT EXISTS (
       SELECT 1 FROM json_each(:today) t WHERE t.value ->> 0 = f.step AND t.value ->> 1 = f.version))
@@ -27,7 +27,9 @@ WHERE (r.state = 'succeeded' OR r.state = 'pending' AND r.hold = 'stale') AND (:
   AND (:kind IS NULL OR f.kind = :kind)
 
 -- name: states_of
-SELECT r.state, count(*) FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value GROUP BY r.state
+SELECT CASE WHEN r.state = 'quarantined' AND f.error_type = 'BadLine' THEN 'bad line' ELSE r.state END, count(*)
+FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value LEFT JOIN failures f ON f.record = r.id
+GROUP BY 1
 
 -- name: mark_again
 UPDATE records SET state = 'pending', run = NULL, fence = fence + 1, not_before = 0, attempts = 0, started = 0,

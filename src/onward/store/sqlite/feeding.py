@@ -13,6 +13,8 @@ from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
 from onward.store.sqlite.change import Change, cause, storable
 
+BAD_LINE = "BadLine"
+
 
 def digest(value: str) -> str:
     """The hash that tells whether an input changed: BLAKE2b with 128 bits over its JSON text."""
@@ -175,7 +177,7 @@ def _mark_finished(change: Change, presented: _Presented) -> None:
 
 
 def _set_misfits_aside(change: Change, records: list[SourceRecord], outcome: FeedOutcome) -> None:
-    misfits = {record.key: record.invalid for record in records if record.invalid is not None}
+    misfits = {record.key: record for record in records if record.invalid is not None}
     if not misfits:
         return
     found = change.array("presented", [[key] for key in misfits])
@@ -184,15 +186,16 @@ def _set_misfits_aside(change: Change, records: list[SourceRecord], outcome: Fee
     transitions.require(State.PENDING, State.QUARANTINED)
     failures = []
     for record, key in pending:
-        message = orjson.dumps(storable(str(misfits[key]))).decode()
-        failures.append([record, None, None, Kind.INVALID, "MisfitRecord", message, 0])
+        message = orjson.dumps(storable(str(misfits[key].invalid))).decode()
+        error_type = BAD_LINE if misfits[key].bad else "MisfitRecord"
+        failures.append([record, None, None, Kind.INVALID, error_type, message, 0])
     set_aside = change.execute("set_aside", [[record] for record, _ in pending])
     change.execute("insert_failures", failures)
     reason = "does not fit, set aside when it was read"
     change.execute("insert_history", [[record, "record_quarantined", None, reason, None] for record, _ in pending])
     change.move(State.PENDING, State.QUARANTINED, set_aside)
     change.count("failure", cause(None, Kind.INVALID), set_aside)
-    outcome.misfits = set_aside
+    outcome.misfits = set_aside - sum(misfits[key].bad for _, key in pending)
 
 
 def _vanish(change: Change, pass_number: int) -> int:
