@@ -171,8 +171,8 @@ class Outcome:
 class WorkStore(Protocol):
     """The writing side of a store; one thread calls it. Every verb is durable when it returns or raises
     StoreWriteError and has then changed nothing. A run that was taken over changes nothing by any verb: `renew` tells
-    it, `note_stop` and `end_run` pass over it, the others raise LeaseLost. `new`: this opening made it; `lease`: seconds
-    that a lease holds."""
+    it, `note_stop` and `end_run` pass over it, the others raise LeaseLost. `new`: this opening made it; `lease`:
+    seconds that a lease holds."""
 
     new: bool
     lease: float

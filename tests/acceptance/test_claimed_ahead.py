@@ -49,16 +49,20 @@ def test_records_whose_turn_does_not_come_are_not_charged_with_a_death(tmp_path:
 
 def states(folder: Path) -> dict[str, int]:
     try:
-        return dict(opened(folder).execute("SELECT state, count(*) FROM records GROUP BY state"))
+        return dict(rows(folder, "SELECT state, count(*) FROM records GROUP BY state"))
     except (apsw.CantOpenError, apsw.SQLError):  # there is no store yet, or it has no tables
         return {}
 
 
 def asked(folder: Path, query: str) -> int:
-    return int(next(opened(folder).execute(query))[0])
+    return rows(folder, query)[0][0]
 
 
-def opened(folder: Path) -> apsw.Connection:
+def rows(folder: Path, query: str) -> list[tuple]:
+    """Read and let go at once: a reader that stays would keep the next run from recovering the write-ahead log."""
     store = apsw.Connection(str(folder / "ahead.db"), flags=apsw.SQLITE_OPEN_READONLY)
-    store.set_busy_timeout(10_000)
-    return store
+    try:
+        store.set_busy_timeout(10_000)
+        return list(store.execute(query))
+    finally:
+        store.close()
