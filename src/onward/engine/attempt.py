@@ -69,6 +69,12 @@ class Attempt:
             raise StaleCheckpoint(step, f"the output of {step} is missing")
         return stored.output
 
+    @property
+    def following(self) -> StepPlan | None:
+        """The step that is due after this one."""
+        due = (step for step in self.plan.steps if step is not self.step and step.name not in self.outputs)
+        return next(due, None)
+
     def clear(self) -> None:
         """The call returned, with a result or an error: its record kills no process."""
         self.claimed.deaths = self.claimed.solo_deaths = 0

@@ -67,7 +67,7 @@ class Threads:
             return
         if error is None:
             future.set_result(result)
-        elif isinstance(error, StopIteration):
-            future.set_exception(RuntimeError("the step raised StopIteration"))
+        elif isinstance(error, StopIteration | GeneratorExit):  # which mean something else to who awaits
+            future.set_exception(RuntimeError(f"the step raised {type(error).__name__}"))
         else:
             future.set_exception(error)

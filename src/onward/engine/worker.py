@@ -337,8 +337,8 @@ class Worker:
             return False
         if self.admission.start_with_claim:
             return True
-        following = attempt.step.index + 1
-        return following < len(self.plan.steps) and not self.admission.limits(self.plan.steps[following])
+        following = attempt.following
+        return following is not None and not self.admission.limits(following)
 
     def _failed(self, attempt: Attempt, failure: Classified) -> None:
         assert attempt.step is not None
