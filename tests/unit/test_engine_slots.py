@@ -1,0 +1,274 @@
+"""Slots and admission: who is called next, and what makes room."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from engine_bench import job
+
+from onward.engine import slots
+from onward.engine.admission import Admission
+from onward.engine.attempt import Attempt
+from onward.engine.slots import Slot, Slots
+from onward.job.plan import Plan
+from onward.model import Claimed
+
+
+def a_plan(timeout: float = 60.0, concurrency: int | None = None) -> Plan:
+    made = job()
+
+    @made.step(version="1", timeout=timeout, concurrency=concurrency)
+    async def one(record: int) -> int:
+        return record
+
+    return made.plan(None)
+
+
+def attempts(number: int, plan: Plan | None = None, started: bool = True) -> list[Attempt]:
+    made = plan or a_plan()
+    return [Attempt(made, Claimed(n, 1, 0, str(n), n, "1", None, 1, 0, 0, 0), started) for n in range(number)]
+
+
+class Bench:
+    """Slots whose calls wait until they are let go."""
+
+    def __init__(self, limit: int) -> None:
+        self.begun: list[int] = []
+        self.given_up: list[int] = []
+        self.faults: list[BaseException] = []
+        self.release = asyncio.Event()
+        self.perform: Callable[[Slot, Attempt], Awaitable[None]] = self._perform
+        self.slots = Slots(limit, self._call, self._give_up, self.faults.append)
+
+    async def _call(self, slot: Slot, attempt: Attempt) -> None:
+        self.begun.append(attempt.claimed.id)
+        await self.perform(slot, attempt)
+        slot.cut = None
+
+    async def _perform(self, slot: Slot, attempt: Attempt) -> None:
+        await self.release.wait()
+
+    def _give_up(self, slot: Slot, attempt: Attempt) -> None:
+        self.given_up.append(attempt.claimed.id)
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_so_many_at_a_time_and_in_order() -> None:
+    async def go() -> None:
+        bench = Bench(3)
+        for attempt in attempts(8):
+            bench.slots.put(attempt)
+        await settle()
+        assert (bench.begun, bench.slots.calls, bench.slots.free) == ([0, 1, 2], 3, 0)
+        bench.release.set()
+        await settle()
+        assert bench.begun == list(range(8))
+        assert (bench.slots.calls, bench.slots.free) == (0, 3)
+        bench.slots.close()
+
+    asyncio.run(go())
+
+
+def test_a_record_that_goes_on_comes_before_those_that_begin() -> None:
+    async def go() -> None:
+        bench = Bench(1)
+        first, second, third = attempts(3)
+        bench.slots.put(first)
+        await settle()
+        bench.slots.put(second)
+        bench.slots.put(third, first=True)
+        bench.release.set()
+        await settle()
+        assert bench.begun == [0, 2, 1]
+        bench.slots.close()
+
+    asyncio.run(go())
+
+
+def test_nothing_new_begins_while_paused() -> None:
+    async def go() -> None:
+        bench = Bench(2)
+        bench.release.set()
+        bench.slots.paused = True
+        for attempt in attempts(4):
+            bench.slots.put(attempt)
+        await settle()
+        assert bench.begun == []
+        bench.slots.unpause()
+        await settle()
+        assert bench.begun == [0, 1, 2, 3]
+        bench.slots.close()
+
+    asyncio.run(go())
+
+
+def test_a_call_past_its_deadline_is_cancelled_and_says_why() -> None:
+    seen: list[Any] = []
+
+    async def go() -> None:
+        bench = Bench(1)
+
+        async def perform(slot: Slot, attempt: Attempt) -> None:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                seen.append(slot.cut)
+
+        bench.perform = perform
+        for attempt in attempts(2, a_plan(timeout=0.02)):
+            bench.slots.put(attempt)
+        await settle()
+        bench.slots.sweep()
+        assert seen == []
+        await asyncio.sleep(0.03)
+        bench.slots.sweep()
+        await settle()
+        assert seen == ["timeout"]
+        assert bench.begun == [0, 1]
+        bench.slots.cut_all()
+        await settle()
+        assert seen == ["timeout", "stop"]
+        bench.slots.close()
+
+    asyncio.run(go())
+
+
+def test_a_call_that_cannot_be_cancelled_loses_its_slot_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "CUT_GRACE", 0.01)
+
+    async def go() -> None:
+        bench = Bench(1)
+        over = asyncio.Event()
+
+        async def perform(slot: Slot, attempt: Attempt) -> None:
+            while attempt.claimed.id == 0 and not over.is_set():
+                try:
+                    await over.wait()
+                except asyncio.CancelledError:
+                    continue
+
+        bench.perform = perform
+        for attempt in attempts(2):
+            bench.slots.put(attempt)
+        await settle()
+        bench.slots.cut_all()
+        await asyncio.sleep(0.02)
+        bench.slots.sweep()
+        await settle()
+        assert (bench.given_up, bench.begun) == ([0], [0, 1])
+        over.set()
+        await settle()
+        assert bench.slots.calls == 0
+        assert bench.faults == []
+        bench.slots.close()
+
+    asyncio.run(go())
+
+
+def test_a_fault_in_a_slot_is_told() -> None:
+    async def go() -> None:
+        bench = Bench(1)
+
+        async def perform(slot: Slot, attempt: Attempt) -> None:
+            raise ZeroDivisionError
+
+        bench.perform = perform
+        bench.slots.put(attempts(1)[0])
+        await settle()
+        assert isinstance(bench.faults[0], ZeroDivisionError)
+
+    asyncio.run(go())
+
+
+def test_the_call_in_progress_the_longest() -> None:
+    async def go() -> None:
+        bench = Bench(3)
+        assert bench.slots.longest() is None
+        for attempt in attempts(3):
+            bench.slots.put(attempt)
+            await settle()
+            await asyncio.sleep(0.002)
+        found = bench.slots.longest()
+        assert found is not None
+        assert found[0].claimed.id == 0
+        assert 0 < time.monotonic() - found[1] < 10
+        bench.release.set()
+        await settle()
+        assert bench.slots.longest() is None
+        bench.slots.close()
+
+    asyncio.run(go())
+
+
+def test_other_tasks_have_their_turn_among_calls_that_never_wait() -> None:
+    async def go() -> None:
+        bench = Bench(1)
+
+        async def perform(slot: Slot, attempt: Attempt) -> None:
+            """Does not give way."""
+
+        bench.perform = perform
+        turns = 0
+
+        async def another() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.ensure_future(another())
+        for attempt in attempts(1000):
+            bench.slots.put(attempt)
+        while len(bench.begun) < 1000:
+            await asyncio.sleep(0)
+        assert turns >= 10
+        task.cancel()
+        bench.slots.close()
+
+    asyncio.run(go())
+
+
+# Admission.
+
+
+def test_without_bounds_everything_starts_with_its_claim() -> None:
+    begun: list[Attempt] = []
+    admission = Admission(a_plan(), begun.append)
+    assert admission.start_with_claim
+    for attempt in attempts(3, started=False):
+        admission.add(attempt)
+    assert len(begun) == 3
+    assert admission.waiting == 0
+
+
+def test_a_bounded_step_lets_in_as_many_as_it_has_room_for() -> None:
+    plan, begun = a_plan(concurrency=2), list[int]()
+    admission = Admission(plan, lambda attempt: begun.append(attempt.claimed.id))
+    assert not admission.start_with_claim
+    assert admission.limits(plan.steps[0])
+    for attempt in attempts(5, plan, started=False):
+        admission.add(attempt)
+    assert (begun, admission.waiting) == ([0, 1], 3)
+    admission.release(plan.steps[0])
+    assert begun == [0, 1, 2]
+    admission.release(plan.steps[0])
+    admission.release(plan.steps[0])
+    assert (begun, admission.waiting) == ([0, 1, 2, 3, 4], 0)
+
+
+def test_who_waits_may_be_sent_away() -> None:
+    plan, begun = a_plan(concurrency=1), list[int]()
+    admission = Admission(plan, lambda attempt: begun.append(attempt.claimed.id))
+    for attempt in attempts(3, plan, started=False):
+        admission.add(attempt)
+    assert [attempt.claimed.id for attempt in admission.clear()] == [1, 2]
+    admission.release(plan.steps[0])
+    assert begun == [0]
