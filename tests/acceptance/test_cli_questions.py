@@ -202,3 +202,5 @@ def test_tables_are_not_broken_in_pipes(place: Place) -> None:
     assert max(len(line) for line in told.splitlines()) <= 200
     narrow = place.fine("failures", "job.py", env={"COLUMNS": "60"})
     assert max(len(line) for line in narrow.splitlines() if "onward" not in line) <= 60
+    for key in (*REJECTED, *BUGS, *MISFITS):
+        assert any(line.startswith(f"{key} ") for line in narrow.splitlines()), key
