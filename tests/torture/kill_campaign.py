@@ -13,11 +13,13 @@ import gzip
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -28,6 +30,7 @@ if __name__ == "__main__":
 
 from judge import steplog
 from judge.judge import Limits, judge, judge_campaign
+from onward import api
 from torture import forked, looking
 from torture.forked import PATIENCE, finish, read_acks
 from victims.campaign import Spec
@@ -53,11 +56,16 @@ class Report:
 
 @dataclass(frozen=True)
 class Blow:
-    """One kill: after so many more lines in the step log, and `delay` seconds later. `how`: kill, group or term."""
+    """One kill: after so many more lines in the step log, and `delay` seconds later. `how`: kill, group or term.
+
+    `beside`: a second run works on the job at the same time and is, or is not (`spare`), the one that is killed.
+    """
 
     after: int
     delay: float
     how: str
+    beside: bool = False
+    spare: bool = False
 
 
 def make_spec(seed: int, folder: Path) -> tuple[Spec, list[Blow]]:
@@ -83,11 +91,12 @@ def make_spec(seed: int, folder: Path) -> tuple[Spec, list[Blow]]:
     )
     count = draw.randint(2, 8)
     share = records * steps * 2 / (count + 1)
-    blows = []
+    blows, two_runs = [], draw.random() < 0.15
     for _ in range(count):
         after = 0 if draw.random() < 0.03 else draw.randint(1, max(1, int(share)))
         delay = draw.random() * (0.03 if not after else 0.004)
-        blows.append(Blow(after, delay, draw.choices(("kill", "group", "term"), (8, 1, 1))[0]))
+        how = draw.choices(("kill", "group", "term"), (8, 1, 1))[0]
+        blows.append(Blow(after, delay, how, two_runs, draw.random() < 0.5))
     return spec, blows
 
 
@@ -119,25 +128,26 @@ class Log:
 
     def __init__(self, path: str):
         self._path = Path(path)
-        self.lines = 0
+        self._lines: Counter[int] = Counter()
         self._at = 0
 
-    def look(self) -> int:
+    def lines_of(self, pid: int) -> int:
+        """How many lines a run has written so far."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._at)
                 new = file.read()
         except FileNotFoundError:
-            return self.lines
+            return 0
         self._at += len(new)
-        self.lines += new.count(b"\n")
-        return self.lines
+        self._lines.update(int(found) for found in re.findall(rb'"pid":(\d+),', new))
+        return self._lines[pid]
 
 
 def strike(pid: int, blow: Blow, log: Log) -> tuple[float | None, int | None]:
     """Wait for the moment and kill; the moment, or None and the exit code where the run had ended before it."""
-    before, until = log.look(), time.monotonic() + PATIENCE
-    while log.look() < before + blow.after:
+    before, until = log.lines_of(pid), time.monotonic() + PATIENCE
+    while log.lines_of(pid) < before + blow.after:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             return None, os.waitstatus_to_exitcode(status)
@@ -162,17 +172,17 @@ def try_seed(seed: int, keep: Path | None = None) -> Report:
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix=f"onward-kill-{seed}-"))
     spec, blows = make_spec(seed, folder)
-    shape = {"records": spec.records, "source": spec.source, "how": spec.how, "concurrency": spec.concurrency}
+    shape = {
+        "records": spec.records,
+        "source": spec.source,
+        "how": spec.how,
+        "concurrency": spec.concurrency,
+        "runs": 2 if blows[0].beside else 1,
+    }
     report = Report(seed, shape)
     write_input(spec)
     store, log = folder / "store.db", Log(spec.log)
-    code: int | None = None
-    for blow in blows:
-        pid = start(spec, folder)
-        moment, code = strike(pid, blow, log)
-        if moment is None:
-            break
-        report.faults.append((pid, moment))
+    code = strike_all(spec, folder, blows, log, report)
     report.kills = len(report.faults)
     last = report.faults[-1][1] if report.faults else steplog.now()
     if code is None or code in (3, 143):
@@ -185,6 +195,25 @@ def try_seed(seed: int, keep: Path | None = None) -> Report:
         shutil.copytree(folder, keep / str(seed), dirs_exist_ok=True)
     shutil.rmtree(folder)
     return report
+
+
+def strike_all(spec: Spec, folder: Path, blows: list[Blow], log: Log, report: Report) -> int | None:
+    """Start and kill, blow by blow; the exit code of a run that ended before its blow, if one did."""
+    beside: int | None = None
+    code: int | None = None
+    for blow in blows:
+        if blow.beside and beside is None:
+            beside = start(spec, folder)
+        pid = start(spec, folder)
+        if beside is not None and not blow.spare:
+            pid, beside = beside, pid
+        moment, code = strike(pid, blow, log)
+        if moment is None:
+            break
+        report.faults.append((pid, moment))
+    if beside is not None:
+        code = finish(beside) if code is None else max(code, finish(beside) or 0)
+    return code
 
 
 def weigh(spec: Spec, folder: Path, store: Path, report: Report, last: float, finished: float | None) -> list[str]:
@@ -210,9 +239,9 @@ def weigh(spec: Spec, folder: Path, store: Path, report: Report, last: float, fi
     found = judge(
         spec.all_keys(),
         entries,
-        looking.export_lines(store),
+        exported(store, folder),
         undisturbed,
-        looking.status(store),
+        api.status("campaign", store=str(store)),
         report.exit_code,
         read_acks(_victim(folder).acks),
         limits,
@@ -269,7 +298,14 @@ def undisturbed_lines(spec: Spec, folder: Path) -> list[bytes]:
     code = finish(start(quick, alone))
     if code not in (0, 1):
         raise AssertionError(f"seed {spec.seed}: the undisturbed run ended with {code}")
-    return looking.export_lines(alone / "store.db")
+    return exported(alone / "store.db", alone)
+
+
+def exported(store: Path, folder: Path) -> list[bytes]:
+    """The lines of an export."""
+    out = folder / "exported.jsonl"
+    api.export("campaign", out, store=str(store))
+    return out.read_bytes().splitlines()
 
 
 def campaign(kills: int, seed: int, workers: int, keep: Path | None, ledger: TextIO | None) -> list[Report]:
