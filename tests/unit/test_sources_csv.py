@@ -182,3 +182,28 @@ def test_a_cell_beyond_the_limit_is_named_and_makes_no_false_records(
     assert reading.keys == ['"1"']
     assert "longer than 1,000 characters" in reading.reasons[3]
     assert not reading.complete
+
+
+def test_a_cell_beyond_the_limit_on_one_line_leaves_the_rest_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_file, "FIELD_LIMIT", 1000)
+    before = standard.field_size_limit(1000)
+    try:
+        text = "id,t\n1,a\n2," + "x" * 1001 + '\n3,"' + "y" * 500 + '""' + "y" * 500 + '"\n4,\xff\n5,b\n'
+        reading = read_all(csv(written(tmp_path, text), key="id"))
+        assert standard.field_size_limit() == 1000
+    finally:
+        standard.field_size_limit(before)
+    assert reading.keys == ['"1"', '"4"', '"5"']
+    assert reading.reasons[3] == 'its column "t" has 1,001 characters, a cell may have 1,000'
+    assert reading.reasons[4] == 'its column "t" has 1,001 characters, a cell may have 1,000'
+    assert reading.complete
+
+
+def test_a_row_behind_one_with_two_faults_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(b'id,t\n1,"a"\xff\n2,b\n')
+    reading = read_all(csv(path, key="id"))
+    assert list(reading.reasons) == [2]
+    assert reading.keys == ['"2"']

@@ -67,7 +67,7 @@ class CommaSeparated:
         columns = self._columns(file)
         maker = RecordMaker(file.name, self._fields, validate)
         with closing(LineReader(file, mark, self._encoding)) as reader:
-            rows = _Rows(reader, self._delimiter)
+            rows = _Rows(reader, self._delimiter, columns)
             if mark is None or mark.line == 0:
                 rows.header()
             yield from _Pieces(file.ordinal << LINE_BITS, rows, columns, maker).all()
@@ -99,7 +99,7 @@ class _Rows:
     """Rows out of lines. `pending` are the bytes of the `lines` that were read and not yet taken; those from
     `row_start` on, `used` lines, made the last row."""
 
-    def __init__(self, reader: LineReader, delimiter: str):
+    def __init__(self, reader: LineReader, delimiter: str, columns: Sequence[str] = ()):
         if dialect.field_size_limit() < FIELD_LIMIT:
             dialect.field_size_limit(FIELD_LIMIT)
         self.reader = reader
@@ -108,6 +108,8 @@ class _Rows:
         self.row_start = 0
         self.used = 0
         self._undecodable = False
+        self._delimiter = delimiter
+        self._columns = columns
         self._parser = dialect.reader(self._texts(), delimiter=delimiter, strict=True)
 
     def _texts(self) -> Iterator[str]:
@@ -127,17 +129,36 @@ class _Rows:
         parser = self._parser
         before = parser.line_num
         self.row_start = len(self.pending)
+        self._undecodable = False
         try:
             row = next(parser, None)
         except dialect.Error as error:
-            raise _explained(str(error)) from error
+            one_line = parser.line_num - before == 1
+            raise (self._huge_cell() if one_line else None) or _explained(str(error)) from error
         finally:
             self.used = parser.line_num - before
             self.lines += self.used
         if self._undecodable:
-            self._undecodable = False
             raise _BadRow('it is not UTF-8; if the file has another encoding, name it, such as encoding="cp1252"')
         return [] if row and len(row) == 1 and row[0].isspace() else row
+
+    def _huge_cell(self) -> _BadRow | None:
+        """What to say of a row whose only fault is a cell beyond the limit: it ends with its line, so that the rows
+        behind it can be read."""
+        line = bytes(self.pending[self.row_start :]).decode("utf-8", "surrogateescape")
+        before = dialect.field_size_limit(max(len(line), FIELD_LIMIT))
+        try:
+            [row] = dialect.reader([line], delimiter=self._delimiter, strict=True)
+        except (dialect.Error, ValueError):
+            return None
+        finally:
+            dialect.field_size_limit(before)
+        sizes = [len(cell) for cell in row]
+        size = max(sizes)
+        if size <= FIELD_LIMIT or len(row) != len(self._columns):
+            return None
+        column = self._columns[sizes.index(size)]
+        return _BadRow(f'its column "{column}" has {size:,} characters, a cell may have {FIELD_LIMIT:,}')
 
     def header(self) -> list[str]:
         """The first row that is not blank; empty if there is none."""
