@@ -56,6 +56,11 @@ class Died:
     beside: tuple[int, ...]
 
 
+def cancelled_itself() -> Raised:
+    """A step raised CancelledError though nobody cut it."""
+    return Raised(Classified(Kind.BUG, "CancelledError", "the step cancelled itself"))
+
+
 CallOutcome = Returned | Raised | EndedEarly | Stale | Died
 
 

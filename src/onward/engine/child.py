@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from onward.engine import messages
 from onward.engine.attempt import Attempt
-from onward.engine.calls import LocalCaller
+from onward.engine.calls import LocalCaller, cancelled_itself
 from onward.engine.resources import Resources
 from onward.errors import OnwardError, UsageError
 from onward.job.loading import load_reference
@@ -39,6 +39,7 @@ def _private_streams() -> tuple[BinaryIO, BinaryIO]:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr] # nothing is flushed when it is killed
     return inbox, outbox
 
 
@@ -126,7 +127,7 @@ class _Calls:
 
     def _handle(self, message: dict[str, Any]) -> None:
         if "cut" in message:
-            task = self._tasks.get(message["cut"])
+            task = self._tasks.pop(message["cut"], None)
             if task is not None:
                 task.cancel()
             return
@@ -135,7 +136,12 @@ class _Calls:
         task.add_done_callback(lambda _: self._tasks.pop(message["call"], None))
 
     async def _call(self, message: dict[str, Any]) -> None:
-        outcome = await self._caller.call(self._caller.attempt(message))
+        try:
+            outcome = await self._caller.call(self._caller.attempt(message))
+        except asyncio.CancelledError:
+            if message["call"] not in self._tasks:
+                raise  # it was cut, and nobody waits
+            outcome = cancelled_itself()
         self._answers.put({"call": message["call"], **messages.outcome_to_message(outcome)})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import queue
 import signal
@@ -12,8 +13,6 @@ import sys
 import threading
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
-
-import orjson
 
 from onward.engine import messages
 from onward.engine.attempt import Attempt
@@ -49,7 +48,7 @@ class Child:
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._outbox: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, orjson.dumps(sys.path).decode()],
+            [sys.executable, "-c", _PROGRAM, json.dumps(sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # A group of its own: Ctrl-C is for the parent, which decides what becomes of calls in progress.
@@ -184,6 +183,7 @@ class Processes:
     async def call(self, attempt: Attempt) -> CallOutcome:
         if self._assignment is None:
             return Raised(Classified(Kind.FATAL, "UsageError", "process=True needs a job in a file or module"))
+        self._idle = [child for child in self._idle if not child.dead]
         child = self._idle.pop() if self._idle else self._new(self._assignment)
         try:
             outcome = await child.call(attempt, self._value_of(attempt))

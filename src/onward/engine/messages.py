@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from typing import Any, BinaryIO
 
@@ -15,7 +16,10 @@ _LENGTH = struct.Struct(">I")
 
 
 def send(stream: BinaryIO, message: dict[str, Any]) -> None:
-    text = orjson.dumps(message)
+    try:
+        text = orjson.dumps(message)
+    except TypeError:  # half of a surrogate pair in a reason or a path
+        text = json.dumps(message).encode()
     stream.write(_LENGTH.pack(len(text)) + text)
     stream.flush()
 
@@ -29,7 +33,11 @@ def receive(stream: BinaryIO) -> dict[str, Any] | None:
     text = stream.read(length)
     if len(text) < length:
         return None
-    message: dict[str, Any] = orjson.loads(text)
+    message: dict[str, Any]
+    try:
+        message = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        message = json.loads(text)
     return message
 
 
@@ -42,11 +50,10 @@ def outcome_to_message(outcome: CallOutcome) -> dict[str, Any]:
         return {"stale": outcome.step, "reason": outcome.reason}
     assert isinstance(outcome, Raised)
     failure = outcome.failure
-    text = failure.message.encode("utf-8", "backslashreplace").decode()
     return {
         "raised": failure.kind,
         "error_type": failure.error_type,
-        "message": text,
+        "message": failure.message,
         "retry_after": failure.retry_after,
         "throttled": failure.throttled,
     }

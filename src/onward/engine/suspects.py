@@ -116,14 +116,13 @@ class Inquest:
         if not isinstance(group, Group):
             return False
         record = attempt.claimed.id
-        if group.alone and died.beside:
+        if group.alone:
             self._worker.died_alone(attempt, died.how)
             return True
-        if died.beside:
-            group.leave(record)
-            for half in halves(died.beside):
-                if record in half:
-                    attempt.home = self._half(tuple(half), group)
+        group.leave(record)
+        for half in halves(died.beside):
+            if record in half:
+                attempt.home = self._half(tuple(half), group)
         self._worker.submit(attempt.not_started_after_all())
         return True
 

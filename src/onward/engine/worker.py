@@ -12,7 +12,7 @@ from typing import Any
 from onward.codec import loads
 from onward.engine.admission import Admission
 from onward.engine.attempt import Attempt
-from onward.engine.calls import Caller, CallOutcome, Died, EndedEarly, Raised, Returned, Stale
+from onward.engine.calls import Caller, CallOutcome, Died, EndedEarly, Raised, Returned, Stale, cancelled_itself
 from onward.engine.events import Events
 from onward.engine.journal import Journal, size_of
 from onward.engine.slots import Slot, Slots
@@ -292,7 +292,7 @@ class Worker:
             return Raised(_timeout(attempt.step.timeout))
         if slot.cut == "stop":
             return None
-        return Raised(Classified(Kind.BUG, "CancelledError", "the step cancelled itself"))
+        return cancelled_itself()
 
     @staticmethod
     def _in_thread(attempt: Attempt) -> bool:
@@ -322,6 +322,8 @@ class Worker:
             self.submit(attempt.done_early(outcome.reason))
         elif isinstance(outcome, Stale):
             self._stale(attempt, outcome)
+        elif isinstance(outcome, Died) and not outcome.beside:
+            self.submit(attempt.not_started_after_all())
         elif isinstance(outcome, Died):
             if not self.on_died(attempt, outcome):
                 self.died_alone(attempt, outcome.how)
