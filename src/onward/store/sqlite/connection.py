@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def open_writer(
     with _plain_errors(path):
         connection = _connect(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         with _closed_if_refused(connection):
-            _configure_writer(connection, path)
+            _patiently(lambda: _configure_writer(connection, path))
             migrate(connection, scripts if scripts is not None else statements.migrations(), path)
     return connection, new
 
@@ -183,8 +184,9 @@ def _is_foreign(path: Path) -> bool:
         _plain_errors(path),
         contextlib.closing(apsw.Connection(address, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)) as looking,
     ):
-        marked = _pragma(looking, "application_id") == APPLICATION_ID
-        return not marked and bool(_single(looking, "SELECT count(*) FROM sqlite_schema"))
+        # In this order: another process may be making the store, tables and mark in one commit.
+        has_tables = bool(_single(looking, "SELECT count(*) FROM sqlite_schema"))
+        return has_tables and _pragma(looking, "application_id") != APPLICATION_ID
 
 
 def _check_version(connection: apsw.Connection, path: Path | None) -> None:
@@ -217,6 +219,19 @@ def _connect(path: Path | None, flags: int) -> apsw.Connection:
     connection = apsw.Connection(str(path) if path else MEMORY, flags=flags)
     connection.set_busy_timeout(BUSY_MILLISECONDS)
     return connection
+
+
+def _patiently(act: Callable[[], None]) -> None:
+    """Waits for locks where SQLite does not: while another process begins a log or recovers one."""
+    until = time.monotonic() + BUSY_MILLISECONDS / 1000
+    while True:
+        try:
+            act()
+            return
+        except apsw.BusyError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(0.02)
 
 
 def _configure_writer(connection: apsw.Connection, path: Path | None) -> None:
