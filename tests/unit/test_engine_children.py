@@ -463,6 +463,7 @@ def test_a_job_that_is_nowhere_to_be_found_has_no_processes(assignment: Assignme
         Stale("embed", "no longer fits \udfff"),
         Raised(Classified(Kind.TRANSIENT, "Transient", "later", 2.5, True)),
         Raised(Classified(Kind.BUG, "ValueError", "\ud800")),
+        Raised(Classified(Kind.FATAL, "httpx.HTTPStatusError", "forbidden", status=403)),
     ],
     ids=repr,
 )

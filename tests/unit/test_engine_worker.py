@@ -13,7 +13,9 @@ from engine_bench import EngineBench, job
 
 from onward import Done, Rejected, Retry, Transient
 from onward.engine import slots, worker
-from onward.model import Fact, State
+from onward.engine.calls import Raised
+from onward.model import Fact, Kind, State
+from onward.policy.failures import Classified
 from onward.ports import Batch, ClaimWish
 
 
@@ -379,6 +381,35 @@ def test_a_failure_is_told_with_the_place_in_the_steps_own_file() -> None:
             await bench.work()
             message = bench.row("k")["failure"][2]
             assert message.startswith('"7 is odd (test_engine_worker.py:')
+
+    asyncio.run(go())
+
+
+def test_forbidden_for_one_record_among_others_is_its_own_though_a_child_cannot_know() -> None:
+    work = job()
+
+    @work.step(version="1")
+    async def one(record: str) -> str:
+        return record
+
+    bench = EngineBench(work, ["a", "k"], concurrency=1)
+
+    class Child:
+        async def call(self, attempt: Any) -> Raised:
+            return Raised(Classified(Kind.FATAL, "httpx.HTTPStatusError", "forbidden", status=403))
+
+    async def go() -> None:
+        async with bench:
+            adopt = bench.worker.adopt
+
+            def elsewhere(attempt: Any) -> None:
+                attempt.home = Child() if attempt.claimed.key == '"k"' else None
+                adopt(attempt)
+
+            bench.worker.adopt = elsewhere  # type: ignore[method-assign]
+            await bench.work()
+            assert bench.states() == {"succeeded": 1, "quarantined": 1}
+            assert bench.row("k")["failure"][0] == "rejected"
 
     asyncio.run(go())
 

@@ -127,6 +127,19 @@ def test_forbidden_is_the_records_own_where_others_were_let_in() -> None:
     assert kind_of(with_status(HTTPX_STATUS, 401), step_has_succeeded=True) is Kind.FATAL
 
 
+def test_what_a_child_said_is_judged_by_who_knows_the_other_records() -> None:
+    for error, kind in (
+        (with_status(HTTPX_STATUS, 403), Kind.REJECTED),
+        (with_status(HTTPX_STATUS, 401), Kind.FATAL),
+        (with_status(OPENAI_STATUS, 403, code="insufficient_quota"), Kind.FATAL),
+        (with_status(HTTPX_STATUS, 503), Kind.TRANSIENT),
+        (Fatal("stop"), Kind.FATAL),
+    ):
+        told = classify(error, NOW)
+        assert told.among(step_has_succeeded=True).kind is kind
+        assert told.among(step_has_succeeded=False) == told
+
+
 @pytest.mark.parametrize("code", ["insufficient_quota", "model_not_found", "invalid_api_key"])
 def test_no_credit_and_unknown_models_stop_the_run_whatever_the_status(code: str) -> None:
     for status in (400, 404, 429):
@@ -367,3 +380,18 @@ class Prickly(HTTPX_STATUS):  # type: ignore[valid-type,misc]
 def test_errors_that_cannot_be_looked_at_are_bugs_and_nothing_worse() -> None:
     assert classify(Mute(), NOW).message.endswith("Mute")
     assert kind_of(Prickly("x")) is Kind.BUG
+
+
+class Hostile(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(0)
+
+
+def test_a_text_that_cannot_be_had_does_not_end_the_run() -> None:
+    assert classify(Hostile(), NOW).message.endswith("Hostile")
+
+
+def test_a_very_long_text_keeps_its_beginning_and_its_end() -> None:
+    text = classify(ValueError("begin" + "x" * 10_000_000 + "end"), NOW).message
+    assert (text[:5], text[-3:], len(text) < 30_000) == ("begin", "end", True)
+    assert "9,980,008 characters" in text

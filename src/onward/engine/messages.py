@@ -56,6 +56,7 @@ def outcome_to_message(outcome: CallOutcome) -> dict[str, Any]:
         "message": failure.message,
         "retry_after": failure.retry_after,
         "throttled": failure.throttled,
+        "status": failure.status,
     }
 
 
@@ -73,5 +74,6 @@ def outcome_from_message(message: dict[str, Any]) -> CallOutcome:
             message["message"],
             message["retry_after"],
             message["throttled"],
+            message["status"],
         )
     )

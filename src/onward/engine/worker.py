@@ -316,7 +316,8 @@ class Worker:
             self.submit(attempt.completed(outcome.text, self._starts_next(attempt)))
         elif isinstance(outcome, Raised):
             attempt.clear()
-            self._failed(attempt, outcome.failure)
+            # A child knows nothing of other records.
+            self._failed(attempt, outcome.failure.among(self.tally.has_succeeded(step.name)))
         elif isinstance(outcome, EndedEarly):
             attempt.clear()
             self.submit(attempt.done_early(outcome.reason))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import email.utils
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from onward.errors import Fatal, Invalid, MisfitRecord, OutputError, Rejected, StepOutcome, Transient
@@ -64,13 +64,21 @@ FATAL_CODES = frozenset({"insufficient_quota", "model_not_found", "invalid_api_k
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """What an exception means. `throttled`: the far side asked for fewer calls, which costs no attempt."""
+    """What an exception means. `throttled`: the far side asked for fewer calls, which costs no attempt. `status`: of
+    the HTTP response, where there was one."""
 
     kind: Kind
     error_type: str
     message: str
     retry_after: float | None = None
     throttled: bool = False
+    status: int | None = None
+
+    def among(self, step_has_succeeded: bool) -> Classified:
+        """The same as it is seen by who knows whether the step has succeeded for another record."""
+        if self.kind is Kind.FATAL and self.status is not None and step_has_succeeded:
+            return replace(self, kind=_kind_of_status(self.status, step_has_succeeded))
+        return self
 
 
 Classify = Callable[[Exception], "StepOutcome | type[StepOutcome] | None"]
@@ -94,6 +102,7 @@ def classify(
         message=_text(error),
         retry_after=asked if kind is Kind.TRANSIENT else None,
         throttled=status == 429 and kind is Kind.TRANSIENT,
+        status=None if _code(meaning) in FATAL_CODES else status,
     )
 
 
