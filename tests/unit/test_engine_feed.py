@@ -291,6 +291,14 @@ def test_a_double_key_after_a_bad_line_is_not_reached(bench: Bench) -> None:
     assert feed.bad_line.where == "list:2"
 
 
+@pytest.mark.parametrize("lines", [("list:3", "a", "a", "b"), ("list:3", "a", None, "b"), ("a", None, "list:2", "b")])
+def test_a_place_that_is_another_records_key_is_told_and_left_out(bench: Bench, lines: tuple[Any, ...]) -> None:
+    feed = bench.feed(ListSource(*lines, block=2), on_bad="quarantine")
+    assert feed.state == "done"
+    assert feed.report.bad
+    assert {"a", "b"} <= set(bench.keys())
+
+
 # Turns.
 
 

@@ -197,12 +197,15 @@ class Feed:
         while self._under_way:
             self._under_way.popleft()[1].result()
         self._cursor = block.after
-        bad = self._as_bad(outcome)
+        # One that was set aside already, and whose place is another record's key, is left at having been told.
+        aside = {record.position for record in block.records if record.bad}
+        doubles = self._as_bad(outcome)
+        bad = [one for one in doubles if one.position not in aside]
         self._note_bad(bad)
         if self._on_bad == "stop":
             self._stop_at(block, bad[0])
             return False
-        positions = {one.position for one in bad}
+        positions = {one.position for one in doubles}
         rest = [record for record in block.records if record.position not in positions]
         self._hand_over(self._with_bad_set_aside(replace(block, records=rest, bad=bad)))
         for later in behind:
