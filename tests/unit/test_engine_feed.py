@@ -318,11 +318,10 @@ def test_a_second_run_waits_while_the_first_feeds_and_goes_on_where_it_died(
     second.start()
     _until(lambda: second.state == "waiting")
     assert second_source.read_from == []
+    bench.journal.run = other  # one journal serves both here
     bench.ask(lambda: bench.store.end_run(bench.run, 3, "it died"))
-    _until(lambda: second.state == "reading" or second.is_over)
-    bench.journal.run = other
-    hold.set()
     second.join(10)
+    hold.set()
     first.join(10)
     assert second_source.read_from == [6]
     assert bench.keys() == lines
