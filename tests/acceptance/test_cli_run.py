@@ -416,3 +416,12 @@ def call(record):
     ended = place.onward("run", "job.py", "--store", "other.db")
     assert ended.returncode == 2
     assert ended.stderr.rstrip().startswith("onward: the source cannot be read")
+
+
+def test_a_thread_that_a_step_leaves_behind_does_not_hold_the_process(tmp_path: Path) -> None:
+    forever = "import threading\n    threading.Thread(target=time.sleep, args=(1000,), daemon=False).start()"
+    place = a_job(tmp_path, 2, failing(forever))
+    ended = place.onward("run", "job.py", timeout=30)
+    assert ended.returncode == 0
+    assert "2 succeeded of 2" in ended.stdout
+    assert "something that the job started does not end" in ended.stderr

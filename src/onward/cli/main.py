@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from typing import NoReturn
 
 from onward.cli import direct, errors, streams
+
+EXIT_WAIT = 5.0
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -16,7 +19,20 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     streams.repair()
     code = call(list(sys.argv[1:] if arguments is None else arguments))
     streams.finish()
+    _leave_in_time(code)
     sys.exit(code)
+
+
+def _leave_in_time(code: int) -> None:
+    """What a job has started may never end (a thread, a pool of processes): the interpreter would wait for it."""
+
+    def leave() -> None:
+        streams.err("onward: something that the job started does not end; the process ends without it")
+        os._exit(code)
+
+    timer = threading.Timer(EXIT_WAIT, leave)
+    timer.daemon = True
+    timer.start()
 
 
 def call(words: list[str]) -> int:
