@@ -9,13 +9,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 
 from onward.errors import OnwardError, StoreError, StoreMissing, StoreWriteError
 from onward.store.sqlite import statements
 from onward.store.sqlite.liveness import RunLocks
+
+T = TypeVar("T")
 
 APPLICATION_ID = 0x6F6E7764  # "onwd"
 BUSY_SECONDS = 60.0
@@ -180,10 +182,12 @@ def _is_foreign(path: Path) -> bool:
     """Whether an unmarked file has tables. Ours are marked by the commit that makes them, which may lie in the log."""
     beside = any(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal"))
     address = path.absolute().as_uri() + ("" if beside else "?immutable=1")
-    with (
-        _plain_errors(path),
-        contextlib.closing(apsw.Connection(address, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)) as looking,
-    ):
+    with _plain_errors(path):
+        return _patiently(lambda: _has_unmarked_tables(address))
+
+
+def _has_unmarked_tables(address: str) -> bool:
+    with contextlib.closing(apsw.Connection(address, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)) as looking:
         # In this order: another process may be making the store, tables and mark in one commit.
         has_tables = bool(_single(looking, "SELECT count(*) FROM sqlite_schema"))
         return has_tables and _pragma(looking, "application_id") != APPLICATION_ID
@@ -221,13 +225,12 @@ def _connect(path: Path | None, flags: int) -> apsw.Connection:
     return connection
 
 
-def _patiently(act: Callable[[], None]) -> None:
+def _patiently(act: Callable[[], T]) -> T:
     """Waits for locks where SQLite does not: while another process begins a log or recovers one."""
     until = time.monotonic() + BUSY_MILLISECONDS / 1000
     while True:
         try:
-            act()
-            return
+            return act()
         except apsw.BusyError:
             if time.monotonic() >= until:
                 raise
