@@ -86,6 +86,7 @@ def make_spec(seed: int, folder: Path) -> tuple[Spec, list[Blow]]:
         how=how,
         waits=tuple(longest * draw.random() for _ in range(steps)),
         concurrency=draw.choice((1, 2, 4, 8, 16, 32, 64)),
+        block=draw.choice((2, 5, 20, 1000)),
         input=str(folder / f"input.{source}"),
         log=str(folder / "steps.log"),
     )

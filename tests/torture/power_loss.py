@@ -81,6 +81,7 @@ def make_spec(folder: Path, records: int = 36) -> Spec:
         how=("async", "sync"),
         waits=(1.0, 1.0),
         concurrency=4,
+        block=10,
         input=str(folder / "input.jsonl"),
         log=str(folder / "steps.log"),
     )

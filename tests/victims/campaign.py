@@ -23,7 +23,7 @@ RETRY = onward.Retry(attempts=4, base=0.01, cap=0.02)
 class Spec:
     """`how`: for each step `async`, `sync` or `process`. `waits`: for each step the longest wait in milliseconds.
 
-    `source`: jsonl, jsonl.gz, csv or iterable. `log`: where starts are written.
+    `source`: jsonl, jsonl.gz, csv or iterable, read in blocks of `block` records. `log`: where starts are written.
     """
 
     seed: int
@@ -32,6 +32,7 @@ class Spec:
     how: tuple[str, ...]
     waits: tuple[float, ...]
     concurrency: int
+    block: int
     input: str
     log: str
 
@@ -168,7 +169,22 @@ def _declare(spec: Spec) -> onward.Job:
     return job
 
 
+def _read_in_small_blocks(size: int) -> None:
+    """A few hundred records are fed in many commits, as a few hundred thousand would be."""
+    from onward.sources import csv_file, files, iterable, jsonl
+
+    for module, name, value in (
+        (jsonl, "MAX_PIECE", size),
+        (csv_file, "MAX_PIECE", size),
+        (files, "MAX_RECORDS", 2 * size),
+        (iterable, "MAX_RECORDS", size),
+    ):
+        assert hasattr(module, name)
+        setattr(module, name, value)
+
+
 if "VICTIM_SPEC" in os.environ:
     SPEC = read_spec(os.environ["VICTIM_SPEC"])
+    _read_in_small_blocks(SPEC.block)
     RUN = int(os.environ.get("VICTIM_RUN", os.getpid()))
     job = _declare(SPEC)
