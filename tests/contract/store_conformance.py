@@ -6,8 +6,8 @@ against what may be true of them at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from clocks import HandClock
@@ -241,4 +241,19 @@ def given_back(one: Claimed, **given: Any) -> Fact:
     return fact(one, State.PENDING, **{"step": "a", "event": "record_reset", "reason": "stop", **given})
 
 
-Make = Callable[..., Fact]
+def at(position: int, key: Any, value: str = "1", invalid: str | None = None) -> SourceRecord:
+    (one,) = records((key, value))
+    return replace(one, position=position, invalid=invalid)
+
+
+def told(outcome: FeedOutcome) -> dict[str, Any]:
+    """What an outcome says that is not nothing."""
+    names = FeedOutcome.__dataclass_fields__
+    return {name: getattr(outcome, name) for name in names if getattr(outcome, name)}
+
+
+def ended(bench: Bench, run: int, *keys: str, **given: Any) -> None:
+    """These records succeed."""
+    for one in bench.claim(run, only=tuple(bench.row(key)["id"] for key in keys)):
+        bench.state(run, advanced(one))
+        bench.state(run, finished(one, **given))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 CONTRACT = "tests/contract"
+RUNS = (f"{CONTRACT}/test_store_runs.py", f"{CONTRACT}/test_store_leases.py")
 HOLD = "records.fence = f.fence AND records.run = :run AND records.state = 'in_progress'"
 
 
@@ -38,7 +39,7 @@ DEFECTS = (
         "a run that lost its lease goes on feeding and claiming",
         "store/sqlite/work.py",
         (('if not change.one("run_is_open"):', "if False:"),),
-        (f"{CONTRACT}/test_store_facts.py", f"{CONTRACT}/test_store_runs.py", "-k", "taken_over"),
+        (f"{CONTRACT}/test_store_facts.py", *RUNS, "-k", "taken_over"),
     ),
     Defect(
         "acknowledged-before-durable",
@@ -109,28 +110,28 @@ DEFECTS = (
         "the records of a run that lives are put back",
         "store/sqlite/work.py",
         (("if boot == self._clock.boot and lease_until", "if False and lease_until"),),
-        (f"{CONTRACT}/test_store_runs.py", "-k", "sees_the_others or failed_records_stay"),
+        (*RUNS, "-k", "sees_the_others or failed_records_stay"),
     ),
     Defect(
         "stale-lock-believed",
         "a dead process is believed alive until its lease ends",
         "store/sqlite/work.py",
         ((" and self._locks.is_held(other)", ""),),
-        (f"{CONTRACT}/test_store_runs.py", "-k", "dead_process or dead_run"),
+        (*RUNS, "-k", "dead_process or dead_run"),
     ),
     Defect(
         "lease-without-end",
         "a process that sleeps keeps its records for ever",
         "store/sqlite/work.py",
         ((" and lease_until > self._clock.steady()", ""),),
-        (f"{CONTRACT}/test_store_runs.py", "-k", "lease"),
+        (*RUNS, "-k", "lease"),
     ),
     Defect(
         "lease-after-reboot",
         "the lease of a run before the reboot is taken for a fresh one",
         "store/sqlite/work.py",
         (("if boot == self._clock.boot and lease_until", "if lease_until"),),
-        (f"{CONTRACT}/test_store_runs.py", "-k", "reboot"),
+        (*RUNS, "-k", "reboot"),
     ),
     Defect(
         "renewal-after-takeover",
@@ -142,7 +143,7 @@ DEFECTS = (
                 "UPDATE runs SET lease_until = :lease_until WHERE id = :run",
             ),
         ),
-        (f"{CONTRACT}/test_store_runs.py", "-k", "renew"),
+        (*RUNS, "-k", "renew"),
     ),
     Defect(
         "renewed-while-hung",
@@ -169,28 +170,28 @@ DEFECTS = (
         "an attempt is not counted until it ended: a record that kills its process is never found",
         SQL,
         (("started = :start, attempts = attempts + :start", "started = 0, attempts = attempts"),),
-        (f"{CONTRACT}/test_store_claims.py", f"{CONTRACT}/test_store_runs.py", "-k", "attempts or death"),
+        (f"{CONTRACT}/test_store_claims.py", *RUNS, "-k", "attempts or death"),
     ),
     Defect(
         "deaths-not-counted",
         "a record may kill any number of processes",
         SQL,
         (("deaths = deaths + (started AND :death)", "deaths = deaths"),),
-        (f"{CONTRACT}/test_store_runs.py", "-k", "death or suspect"),
+        (*RUNS, "-k", "death or suspect"),
     ),
     Defect(
         "death-charged-to-all",
         "records that were only claimed are charged with a death",
         SQL,
         (("started AND :death", ":death"),),
-        (f"{CONTRACT}/test_store_runs.py", "-k", "claimed_but_had_not_started or suspect_that_had_not"),
+        (*RUNS, "-k", "claimed_but_had_not_started or suspect_that_had_not"),
     ),
     Defect(
         "told-to-stop-ignored",
         "a run that was told to stop and killed counts as a death",
         "store/sqlite/work.py",
         (("death = int(told is None)", "death = 1"),),
-        (f"{CONTRACT}/test_store_runs.py", "-k", "told_to_stop"),
+        (*RUNS, "-k", "told_to_stop"),
     ),
     Defect(
         "stop-not-noted",
@@ -203,7 +204,7 @@ DEFECTS = (
         "innocents-convicted",
         "whoever was beside a death is charged with it as if it had been alone",
         "engine/suspects.py",
-        (("if group.alone and died.beside:", "if died.beside:"),),
+        (("if group.alone:", "if died.beside:"),),
         ("tests/acceptance/test_case_14.py", "-k", "three_starts"),
     ),
     Defect(

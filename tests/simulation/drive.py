@@ -142,7 +142,7 @@ def _feed_all(world: World, last: Actor) -> None:
 
 def _is_fed(world: World) -> bool:
     present = {one.key: one.newest_input for one in world.model.records.values() if not one.vanished}
-    return present == {one.key: one.value for one in world.read_source()}
+    return present == {one.key: one.value for one in world.source.read()}
 
 
 def _work_all(world: World, last: Actor) -> bool:
@@ -165,8 +165,8 @@ def _work_all(world: World, last: Actor) -> bool:
 def _judge(world: World, last: Actor) -> None:
     """Nothing is lost, nothing is left, and what succeeded has an output of every step."""
     counts = last.store.counts(1)
-    if counts.total != len(world.source) or not counts.source_complete:
-        raise Wrong(f"{counts.total} records of {len(world.source)}: {counts}")
+    if counts.total != len(world.source.lines) or not counts.source_complete:
+        raise Wrong(f"{counts.total} records of {len(world.source.lines)}: {counts}")
     open_records = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS) + counts.of(State.FAILED)
     if open_records:
         raise Wrong(f"{open_records} records were left undone: {counts}")

@@ -14,11 +14,10 @@ from typing import Any
 import apsw
 
 from clocks import HandClock
-from onward.codec import canonical_key
 from onward.engine.attempt import Attempt
 from onward.errors import LeaseLost
 from onward.job.plan import JobReference, Plan, StepPlan
-from onward.model import Claimed, Fact, FeedBlock, Kind, Retry, SourceRecord, State, StepVersion
+from onward.model import Claimed, Fact, Failure, FeedBlock, Kind, Retry, SourceRecord, State, StepVersion
 from onward.policy.attempts import History, decide
 from onward.policy.failures import Classified
 from onward.policy.suspects import DEATHS_TO_CONVICT
@@ -28,6 +27,7 @@ from onward.store.sqlite.deciding import Act
 from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.work import SqliteWorkStore
 from simulation.model import LEASE, Lost, Model
+from simulation.source import Source
 
 RESUME_CAP = 3
 RETRY = Retry(attempts=2, base=2.0, cap=20.0)
@@ -36,7 +36,6 @@ COMPARED = """
 number key position in_pass state vanished hold not_before run fence generation step started attempts deaths solo_deaths
 failed_runs input_changed
 """.split()  # noqa: SIM905
-BAD_VALUE = '"misfit"'
 
 
 def plan_of(versions: dict[str, str]) -> Plan:
@@ -102,35 +101,7 @@ class World:
         self._die = die
         self._outputs = 0
         self.versions = dict.fromkeys("abc"[: self.random.randint(1, 3)], "1")
-        self.source = [self._value(f"k{number}") for number in range(self.random.randint(2, 7))]
-
-    # The source.
-
-    def _value(self, key: str) -> tuple[str, str]:
-        drawn = self.random.random()
-        value = BAD_VALUE if drawn < 0.04 else str(self.random.randint(0, 9))
-        return key, value if drawn < 0.9 else '"' + "x" * 60 + '"'
-
-    def edit_source(self) -> None:
-        what = self.random.choice(["change", "remove", "remove", "add", "add", "move", "change all"])
-        self.note(f"source: {what}")
-        if what == "add" or not self.source:
-            self.source.insert(self.random.randint(0, len(self.source)), self._value(f"k{self.random.randint(0, 9)}"))
-            self.source = list(dict(reversed(self.source)).items())[::-1]
-        elif what == "remove":
-            self.source.pop(self.random.randrange(len(self.source)))
-        elif what == "move":
-            self.random.shuffle(self.source)
-        else:
-            for number, (key, _) in enumerate(self.source):
-                if what == "change all" or self.random.random() < 0.3:
-                    self.source[number] = self._value(key)
-
-    def read_source(self) -> list[SourceRecord]:
-        return [
-            SourceRecord(canonical_key(key), value, place, "does not fit" if value == BAD_VALUE else None)
-            for place, (key, value) in enumerate(self.source)
-        ]
+        self.source = Source(self.random)
 
     # Comparing.
 
@@ -340,8 +311,6 @@ class World:
     def _die_alone(self, attempt: Attempt) -> Fact:
         fact = attempt.died(DEATHS_TO_CONVICT, "signal 9")
         if fact.state is State.QUARANTINED:
-            from onward.model import Failure
-
             assert attempt.step is not None
             fact.failure = Failure(attempt.step.name, attempt.step.version, Kind.SYSTEM, "ProcessDied", "", 1)
         return fact
@@ -415,7 +384,7 @@ class World:
             self.kill(actor)
         if taken is None or taken is Lost:
             return
-        snapshot = self.read_source()
+        snapshot = self.source.read()
         known = [place for place in range(len(snapshot) + 1) if self._cursor(snapshot[:place]) == taken.cursor]
         if known and taken.complete and known[0] == len(snapshot):
             return
@@ -488,6 +457,9 @@ class World:
         for actor in list(self.actors):
             self.kill(actor)
         self.clock.reboot()
+
+    def edit_source(self) -> None:
+        self.note(f"source: {self.source.edit()}")
 
     def deploy(self) -> None:
         """Another version of a step; runs that go on have the old one."""

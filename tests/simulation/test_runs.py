@@ -24,6 +24,7 @@ def start(first: int, number: int, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.timeout(900)
 def test_many_seeds() -> None:
     """A failing seed is printed; `python -m simulation --seed N` from the tests folder tells its story again."""
     share = -(-SEEDS // HANDS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import onward
@@ -17,7 +16,7 @@ from onward.engine.journal import Journal
 from onward.engine.resources import Resources
 from onward.engine.tally import Tally
 from onward.engine.worker import Worker
-from onward.model import FeedBlock, SourceRecord, State, StepVersion
+from onward.model import FeedBlock, SourceRecord, StepVersion
 from onward.ports import Batch, RunStart
 from onward.store.sqlite.work import SqliteWorkStore
 
@@ -138,8 +137,11 @@ class EngineBench:
         return [fields for event, fields in self.heard if event == name]
 
 
-def store_at(path: Path) -> SqliteWorkStore:
-    return SqliteWorkStore(path, SystemClock())
+def work_through(bench: EngineBench, seconds: float = 20.0) -> None:
+    """On a loop of its own, until nothing is left to do."""
 
+    async def go() -> None:
+        async with bench:
+            await bench.work(seconds)
 
-SUCCEEDED = str(State.SUCCEEDED)
+    asyncio.run(go())

@@ -4,146 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import textwrap
 import time
 from collections.abc import Callable
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from children_bench import JOB, assignment_in, attempts, call, calling, is_alive, until
 
 from onward.clock import SystemClock
 from onward.codec import dumps
-from onward.engine import messages
-from onward.engine.attempt import Attempt
-from onward.engine.calls import CallOutcome, Died, EndedEarly, Raised, Returned, Stale
-from onward.engine.children import Assignment, Child, Processes
-from onward.job.loading import load_reference
-from onward.job.plan import JobReference
-from onward.model import Claimed, Kind, StoredOutput
-from onward.policy.failures import Classified
+from onward.engine.calls import CallOutcome, Died, EndedEarly, Raised, Returned
+from onward.engine.children import Assignment, Child
+from onward.model import Kind
 from onward.store.sqlite.work import SqliteWorkStore
-
-JOB = """
-import asyncio, os, signal, sys, threading, time
-import onward
-
-job = onward.Job("job", source=onward.iterable(lambda: [], version="1"))
-MARK = os.environ.get("CHILD_MARK")
-
-@job.resource
-def opened():
-    yield "open"
-
-@job.step(version="1")
-async def acts(record, opened, context):
-    do = record["do"]
-    if do == "return":
-        return {"gave": record["give"], "opened": opened, "key": context.key, "attempt": context.attempt}
-    if do == "pid":
-        return os.getpid()
-    if do == "raise":
-        raise ValueError("7 is odd")
-    if do == "transient":
-        raise onward.Transient("later", retry_after=5)
-    if do == "done":
-        raise onward.Done("half a pair: \\ud800")
-    if do == "odd":
-        raise ValueError("half a pair: \\ud800")
-    if do == "kill":
-        os.kill(os.getpid(), getattr(signal, record["signal"]))
-    if do == "exit":
-        os._exit(record["code"])
-    if do == "system exit":
-        raise SystemExit(3)
-    if do == "cancel":
-        raise asyncio.CancelledError
-    if do == "print":
-        print("x" * 100_000)
-        sys.stdout.write("more")
-        sys.stdout.flush()
-        os.write(1, b"raw bytes that are no message")
-        return "printed"
-    if do == "read":
-        return sys.stdin.read()
-    if do == "sleep":
-        await asyncio.sleep(record["seconds"])
-        return "slept"
-    if do == "compute":
-        until = time.monotonic() + record["seconds"]
-        while time.monotonic() < until:
-            pass
-        return "computed"
-    if do == "eat":
-        return len(bytearray(record["bytes"]))
-    if do == "files":
-        names = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
-        return [name for name in names if "onward.db" in name] + [name for name in sys.modules if "sqlite" in name]
-    if do == "nan":
-        return float("nan")
-    if do == "big":
-        return "y" * record["size"]
-
-@job.step(version="1")
-def in_a_thread(record, acts):
-    if record.get("then") == "exit":
-        os._exit(9)
-    return [acts, threading.current_thread() is not threading.main_thread()]
-"""
 
 
 @pytest.fixture
 def assignment(tmp_path: Path) -> Assignment:
-    path = tmp_path / "job.py"
-    path.write_text(textwrap.dedent(JOB))
-    return Assignment(str(path), None, "job", None, 1, "", {"acts": "1", "in_a_thread": "1"})
-
-
-def attempts(assignment: Assignment, *values: Any, outputs: dict[str, str] | None = None) -> list[Attempt]:
-    assert assignment.file is not None
-    plan = load_reference(JobReference(Path(assignment.file), None, "job")).plan(None)
-    kept = {name: StoredOutput("1", text) for name, text in (outputs or {}).items()}
-    return [
-        Attempt(plan, Claimed(number, 1, 0, str(number), number, dumps(value), None, 1, 0, 0, 0, dict(kept)), True)
-        for number, value in enumerate(values)
-    ]
-
-
-def calling(assignment: Assignment, *values: Any, outputs: dict[str, str] | None = None) -> list[CallOutcome]:
-    """What comes of calls made side by side in one child."""
-
-    async def go() -> list[CallOutcome]:
-        child = Child(assignment)
-        try:
-            made = attempts(assignment, *values, outputs=outputs)
-            calls = [child.call(attempt, dumps(value)) for attempt, value in zip(made, values, strict=True)]
-            return list(await asyncio.wait_for(asyncio.gather(*calls), 30))
-        finally:
-            child.kill()
-
-    return asyncio.run(go())
-
-
-def call(assignment: Assignment, value: Any, **given: Any) -> CallOutcome:
-    return calling(assignment, value, **given)[0]
-
-
-async def until(true: Callable[[], Any]) -> None:
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    return assignment_in(tmp_path)
 
 
 # What comes back.
@@ -385,103 +267,3 @@ def test_a_child_never_opens_the_store(assignment: Assignment, tmp_path: Path) -
         assert call(assignment, {"do": "files"}) == Returned("[]")
     finally:
         store.close()
-
-
-# The pool.
-
-
-def pool(act: Callable[[Processes], Any], assignment: Assignment | None) -> Any:
-    async def go() -> Any:
-        made = Processes(assignment, lambda attempt: attempt.claimed.value)
-        try:
-            return await asyncio.wait_for(act(made), 40)
-        finally:
-            made.close()
-
-    return asyncio.run(go())
-
-
-def test_a_process_is_used_again_and_has_one_call_at_a_time(assignment: Assignment) -> None:
-    async def act(made: Processes) -> None:
-        first = [await made.call(one) for one in attempts(assignment, *[{"do": "pid"}] * 3)]
-        assert len({one.text for one in first if isinstance(one, Returned)}) == 1
-        both = await asyncio.gather(*[made.call(one) for one in attempts(assignment, *[{"do": "pid"}] * 2)])
-        assert len({one.text for one in both if isinstance(one, Returned)}) == 2
-
-    pool(act, assignment)
-
-
-def test_a_process_that_computes_is_killed_when_its_call_is_cut(assignment: Assignment) -> None:
-    async def act(made: Processes) -> None:
-        pids = attempts(assignment, {"do": "pid"}, {"do": "compute", "seconds": 60}, {"do": "pid"})
-        answer = await made.call(pids[0])
-        assert isinstance(answer, Returned)
-        task = asyncio.ensure_future(made.call(pids[1]))
-        await asyncio.sleep(0.2)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await until(lambda: not is_alive(int(answer.text)))
-        after = await made.call(pids[2])
-        assert isinstance(after, Returned)
-        assert after.text != answer.text
-
-    pool(act, assignment)
-
-
-def test_a_process_that_died_idle_is_replaced_and_nobody_is_accused(assignment: Assignment) -> None:
-    async def act(made: Processes) -> None:
-        one, two = attempts(assignment, *[{"do": "pid"}] * 2)
-        answer = await made.call(one)
-        assert isinstance(answer, Returned)
-        os.kill(int(answer.text), 9)
-        await until(lambda: made._idle[0].dead)
-        assert isinstance(await made.call(two), Returned)
-
-    pool(act, assignment)
-
-
-def test_a_job_that_is_nowhere_to_be_found_has_no_processes(assignment: Assignment) -> None:
-    async def act(made: Processes) -> CallOutcome:
-        return await made.call(attempts(assignment, {"do": "pid"})[0])
-
-    outcome = pool(act, None)
-    assert isinstance(outcome, Raised)
-    assert outcome.failure.kind is Kind.FATAL
-
-
-# Messages.
-
-
-@pytest.mark.parametrize(
-    "outcome",
-    [
-        Returned('{"a":1}'),
-        Returned('"\\ud800"'),
-        EndedEarly("enough"),
-        EndedEarly("\ud800\x00"),
-        Stale("embed", "no longer fits \udfff"),
-        Raised(Classified(Kind.TRANSIENT, "Transient", "later", 2.5, True)),
-        Raised(Classified(Kind.BUG, "ValueError", "\ud800")),
-        Raised(Classified(Kind.FATAL, "httpx.HTTPStatusError", "forbidden", status=403)),
-    ],
-    ids=repr,
-)
-def test_outcomes_come_through_the_pipe_as_they_were(outcome: CallOutcome) -> None:
-    stream = BytesIO()
-    messages.send(stream, messages.outcome_to_message(outcome))
-    messages.send(stream, {"ready": True})
-    stream.seek(0)
-    first = messages.receive(stream)
-    assert first is not None
-    assert messages.outcome_from_message(first) == outcome
-    assert messages.receive(stream) == {"ready": True}
-    assert messages.receive(stream) is None
-
-
-def test_a_torn_message_is_the_end() -> None:
-    stream = BytesIO()
-    messages.send(stream, {"a": "b" * 100})
-    whole = stream.getvalue()
-    for length in range(len(whole)):
-        assert messages.receive(BytesIO(whole[:length])) is None
