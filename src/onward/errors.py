@@ -37,7 +37,7 @@ class Done(StepOutcome):
 
     def __init__(self, reason: str = ""):
         super().__init__(reason)
-        self.reason = reason
+        self.reason = str(reason)
 
 
 class OnwardError(Exception):

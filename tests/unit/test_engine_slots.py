@@ -272,3 +272,27 @@ def test_who_waits_may_be_sent_away() -> None:
     assert [attempt.claimed.id for attempt in admission.clear()] == [1, 2]
     admission.release(plan.steps[0])
     assert begun == [0]
+
+
+def test_a_slot_that_was_cancelled_between_calls_is_replaced() -> None:
+    """A step that leaves a timer behind which cancels its task: the task is a slot's, and other records come after."""
+
+    async def go() -> None:
+        bench = Bench(1)
+
+        async def plants(slot: Slot, attempt: Attempt) -> None:
+            task = asyncio.current_task()
+            if attempt.claimed.id == 0 and task is not None:
+                asyncio.get_running_loop().call_later(0.01, task.cancel)
+
+        bench.perform = plants
+        first, second, third = attempts(3)
+        bench.slots.put(first)
+        await asyncio.sleep(0.05)
+        bench.slots.put(second)
+        await settle()
+        bench.slots.put(third)
+        await settle()
+        assert (bench.begun, bench.slots.calls, bench.slots.free) == ([0, 1, 2], 0, 1)
+
+    asyncio.run(go())

@@ -10,6 +10,8 @@ from typing import Any
 from onward.errors import UsageError
 from onward.job.plan import Plan, ResourcePlan
 
+LONGEST_CLOSE = 60.0
+
 
 class Resources:
     """The open resources of one process by name; `params` is offered beside them."""
@@ -33,11 +35,11 @@ class Resources:
             given = {name: self.offered[name] for name in resource.parameters}
             try:
                 self.offered[resource.name] = await self._enter(resource, given)
-            except Exception as error:
+            except BaseException as error:
                 await self.close()
-                raise UsageError(
-                    f"the resource {resource.name} could not be opened: {error or type(error).__name__}"
-                ) from error
+                if isinstance(error, asyncio.CancelledError) and _cancels() > 0:
+                    raise  # the call for which it was being opened was cut; the next one begins anew
+                raise UsageError(f"the resource {resource.name} could not be opened: {_words(error)}") from error
 
     async def _enter(self, resource: ResourcePlan, given: dict[str, Any]) -> Any:
         made = resource.function(**given)
@@ -54,15 +56,31 @@ class Resources:
         return value
 
     async def close(self) -> list[str]:
-        """Close all; what went wrong, a line each. A resource that fails to close does not keep others open."""
-        faults = []
+        """Close all; what went wrong, a line each. A resource that fails to close keeps neither others open nor the run
+        from its end, whatever it raises; one that does not return is cut where it awaits."""
+        faults, cancels, cancelled = [], _cancels(), None
         while self._open:
             resource, made = self._open.pop()
             try:
-                await _leave(made)
-            except Exception as error:
-                faults.append(f"the resource {resource.name} failed to close: {error or type(error).__name__}")
+                async with asyncio.timeout(LONGEST_CLOSE) as bound:
+                    await _leave(made)
+            except BaseException as error:
+                why = f"it took longer than {LONGEST_CLOSE:g} seconds" if bound.expired() else _words(error)
+                faults.append(f"the resource {resource.name} failed to close: {why}")
+                if isinstance(error, asyncio.CancelledError) and _cancels() > cancels:
+                    cancelled = error
+        if cancelled is not None:
+            raise cancelled
         return faults
+
+
+def _cancels() -> int:
+    task = asyncio.current_task()
+    return task.cancelling() if task is not None else 0
+
+
+def _words(error: BaseException) -> str:
+    return str(error) if isinstance(error, Exception) and str(error) else type(error).__name__
 
 
 async def _leave(made: AsyncGenerator[Any, None] | Generator[Any, None, None]) -> None:

@@ -77,11 +77,16 @@ class Slots:
             slot = Slot()
             self._slots.append(slot)
             slot.task = asyncio.get_running_loop().create_task(self._work(slot))
-            slot.task.add_done_callback(self._ended)
+            slot.task.add_done_callback(lambda task: self._ended(slot, task))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, slot: Slot, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fault(error)
+        elif slot in self._slots and not self._closed:  # what a step left behind cancelled it between two calls
+            self._slots.remove(slot)
+            self._idle = [waiting for waiting in self._idle if not waiting.done()]
+            if self.ready and not self.paused:
+                self._wake()
 
     async def _work(self, slot: Slot) -> None:
         calls = 0

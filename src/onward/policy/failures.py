@@ -12,6 +12,7 @@ from onward.errors import Fatal, Invalid, MisfitRecord, OutputError, Rejected, S
 from onward.model import Kind
 
 LONGEST_WAIT = 3600.0
+LONGEST_TEXT = 20_000
 
 _BY_OUTCOME: dict[type[BaseException], Kind] = {
     Transient: Kind.TRANSIENT,
@@ -202,9 +203,15 @@ def _class_names(error: BaseException) -> set[str]:
 
 def _text(error: BaseException) -> str:
     try:
-        return str(error) or _name(error)
-    except Exception:
+        text = str(error) or _name(error)
+    except BaseException:  # whatever another library's code raises there, it is not the run's end
         return _name(error)
+    left_out = len(text) - LONGEST_TEXT
+    return (
+        text
+        if left_out <= 0
+        else f"{text[: LONGEST_TEXT // 2]} … {left_out:,} characters … {text[-LONGEST_TEXT // 2 :]}"
+    )
 
 
 def _name(error: BaseException) -> str:
