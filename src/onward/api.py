@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from onward import runner
 from onward.engine.govern import Bounds
 from onward.engine.tally import Progress
-from onward.errors import UsageError
+from onward.errors import ExportError, UsageError
 from onward.job import registry
 from onward.job.coding import record_validate
 from onward.job.instance import Binding
@@ -212,6 +212,7 @@ def export(
     `out` is relative to the current folder. `steps`: only these steps' outputs; all without. See
     `operate.questions.rows` for what is in it. Raises UsageError, ExportError.
     """
+    _refuse_own_files(job, store, params, Path(out))
     sink = runner.open_sink(out, format, flat)
     with _desk(job, store) as desk:
         subject = _subject(desk, job, params, instance)
@@ -228,6 +229,28 @@ def results(
 ) -> Iterator[Result]:
     """Results in source order, from one snapshot, in constant memory."""
     return _each(job, store, params, instance, lambda desk, subject: questions.results(desk, subject, state))
+
+
+def _refuse_own_files(job: Job | str, store: str | None, params: Any, out: Path) -> None:
+    """An export replaces what stands under its name: never the store, the job's file or its input."""
+    described = job if isinstance(job, Job) else None
+    if (described or store) and runner.is_of_store(out, runner.store_url(described, store)):
+        raise UsageError(f"{out} belongs to the job's store; give the export another name")
+    if described is None:
+        return
+    own = described.reference.file
+    if own is not None and _is_same(out, own):
+        raise UsageError(f"{out} is the job's own file; give the export another name")
+    with contextlib.suppress(UsageError):  # params that the input's place depends on were not given
+        if _is_same(out, Path(described.open_source(described.bind(params).params).location)):
+            raise ExportError(f"{out} is the job's input; give the export another name")
+
+
+def _is_same(out: Path, other: Path) -> bool:
+    try:
+        return out.is_file() and out.samefile(other)
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager

@@ -48,6 +48,21 @@ def shown_place(url: str) -> str:
     return str(path.absolute()) if path else "sqlite:// (in memory)"
 
 
+def settled(url: str) -> str:
+    """The same store's address, whatever becomes of the current folder."""
+    path = path_of(url)
+    return str(path.absolute()) if path else url
+
+
+def is_of_store(out: Path, url: str) -> bool:
+    """Whether a file is the store or lies beside it as a part of it."""
+    path = path_of(url)
+    if path is None:
+        return False
+    place, names = path.resolve(), ("", "-wal", "-shm", "-runs", "-journal")
+    return out.resolve() in [place.with_name(place.name + name) for name in names]
+
+
 def open_work(url: str, create: bool, store_inputs: bool) -> SqliteWorkStore:
     lease = float(os.environ.get("ONWARD_LEASE", LEASE_SECONDS))
     path = path_of(url)

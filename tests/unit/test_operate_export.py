@@ -10,6 +10,8 @@ import pytest
 from operate_jobs import Batch
 
 import onward
+from onward import api
+from onward.errors import ExportError, UsageError
 
 
 def batch_of(folder: Path, number: int) -> Batch:
@@ -152,3 +154,21 @@ def test_inputs_that_are_not_stored_are_exported_as_null(tmp_path: Path) -> None
         (None, {"double": 2}),
         (None, {"double": 4}),
     ]
+
+
+@pytest.mark.parametrize("name", ["store.db", "store.db-wal", "in.jsonl", "link"])
+def test_an_export_never_replaces_the_store_or_the_input(tmp_path: Path, name: str) -> None:
+    batch = batch_of(tmp_path, 3)
+    job = batch.job()
+    (tmp_path / "link").symlink_to("in.jsonl")
+    before = (tmp_path / "in.jsonl").read_bytes()
+    with pytest.raises((UsageError, ExportError), match="give the export another name"):
+        onward.export(job, tmp_path / name, store=batch.store)
+    assert (tmp_path / "in.jsonl").read_bytes() == before
+    assert api.status(job, store=batch.store)["counts"]["succeeded"] == 3
+
+
+def test_from_the_store_alone_an_export_does_not_replace_it(tmp_path: Path) -> None:
+    batch = batch_of(tmp_path, 3)
+    with pytest.raises(UsageError, match="belongs to the job's store"):
+        onward.export("batch", tmp_path / "store.db", store=f"sqlite:///{batch.store}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from onward.cli import errors, streams
 from onward.cli.target import Target, find
-from onward.errors import UsageError
+from onward.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from onward.engine.govern import Bounds
@@ -101,6 +101,7 @@ class _Session:
         self._as_json = as_json
         self._teller = _json_log() if log_json else _text_teller(as_json)
         self._finished: Mapping[str, Any] = {}
+        self._store = ""
 
     def work(self, bounds: Bounds, flags: Mapping[str, Any]) -> int:
         from onward import api, runner
@@ -109,8 +110,10 @@ class _Session:
         job = self._target.job
         assert isinstance(job, Job)
         binding = api.bind(job, self._target.params, self._target.instance)
+        # Settled before steps run, which may change the current folder.
+        self._store = runner.settled(runner.store_url(job, self._target.store))
         options = runner.Options(
-            store=self._target.store,
+            store=self._store,
             bounds=bounds,
             progress=None if self._log_json else self._teller.progress,
             listeners=[(self._teller.event, self._log_json), (self._hear, False)],
@@ -157,14 +160,14 @@ class _Session:
             streams.err(line)
 
     def _status(self, binding: Binding, result: RunResult) -> str:
-        """The status object; of a store in memory, which is gone with its run, what the run itself knows."""
+        """The status object; of a store that is gone (with its run, if it was in memory) what the run itself knows."""
         from onward import api
         from onward.codec import dumps
 
-        job, store = self._target.job, self._target.store
+        job, store = self._target.job, self._store
         try:
             return dumps(api.status(job, store=store, instance=binding.instance))
-        except UsageError:
+        except (UsageError, StoreError):
             known = {name: self._finished.get(name) for name in ("job", "instance", "source_complete", "vanished")}
             return dumps({**known, "store": store, "total": result.total, "counts": dict(result.counts)})
 

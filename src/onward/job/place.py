@@ -31,8 +31,8 @@ class Place(NamedTuple):
     @property
     def path(self) -> Path | None:
         """The module's file; None in a notebook and at an interactive prompt."""
-        file = self.globals.get("__file__")
-        return Path(file).absolute() if isinstance(file, str) else None
+        file = _file_of(self.globals)
+        return Path(file).absolute() if file is not None else None
 
 
 def calling_place() -> Place:
@@ -53,7 +53,13 @@ def _is_ours(frame: FrameType) -> bool:
 
 def in_notebook(names: Mapping[str, Any]) -> bool:
     """Whether these globals are those of a notebook or an interactive prompt: `__main__` without a file."""
-    return names.get("__name__") == "__main__" and not isinstance(names.get("__file__"), str)
+    return names.get("__name__") == "__main__" and _file_of(names) is None
+
+
+def _file_of(names: Mapping[str, Any]) -> str | None:
+    """`__file__`, unless it is no file: a program read from standard input has `<stdin>`."""
+    file = names.get("__file__")
+    return file if isinstance(file, str) and not (file.startswith("<") and file.endswith(">")) else None
 
 
 def where(function: Callable[..., Any]) -> str:

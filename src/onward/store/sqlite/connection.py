@@ -100,6 +100,15 @@ def _exists(path: Path) -> bool:
     return path.exists() and (path.stat().st_size > 0 or path.with_name(path.name + "-wal").exists())
 
 
+def identity_of(path: Path | None) -> tuple[int, int] | None:
+    """Which file stands under the name; None if there is none."""
+    try:
+        found = path.stat() if path else None
+    except FileNotFoundError:
+        return None
+    return (found.st_dev, found.st_ino) if found else None
+
+
 def _prepare(path: Path, new: bool) -> None:
     if path.is_dir():
         raise StoreError(f"{path} is a folder; a store is a file")

@@ -41,6 +41,7 @@ class SqliteWorkStore:
         self._store_inputs = store_inputs
         self._connection, self.new = connection.open_writer(path, create)
         self._schema = connection.schema_of(self._connection)
+        self._identity = connection.identity_of(path)
         self._locks = RunLocks(path)
         self._instances: dict[int, int] = {}
         self._lineages: dict[object, int] = {}
@@ -82,6 +83,7 @@ class SqliteWorkStore:
         return outcome
 
     def renew(self, run: int) -> bool:
+        self._check_place()
         with self._change(self._instances[run], run) as change:
             return change.execute("renew_run", lease_until=self._clock.steady() + self.lease) == 1
 
@@ -110,6 +112,7 @@ class SqliteWorkStore:
                 change.execute("insert_history", [[None, "source_changed", None, storable(why), None]])
 
     def end_run(self, run: int, exit_code: int, reason: str) -> None:
+        self._check_place()
         with self._change(self._instances[run], run) as change:
             if change.execute("end_run", exit_code=exit_code, reason=storable(reason)) == 1:
                 given_back = change.execute("give_back", to_suspect=DEATHS_TO_SUSPECT)
@@ -146,6 +149,11 @@ class SqliteWorkStore:
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         self._connection.set_busy_timeout(connection.BUSY_MILLISECONDS)
         return self.log_bytes()
+
+    def _check_place(self) -> None:
+        """SQLite goes on writing to a file that has lost its name; whoever asks for it later finds nothing."""
+        if connection.identity_of(self.path) != self._identity:
+            raise StoreWriteError(f"{self.path} was deleted, moved or replaced while the run was at work")
 
     def log_bytes(self) -> int:
         """Size of the write-ahead log."""
