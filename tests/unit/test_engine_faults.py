@@ -53,10 +53,11 @@ def test_a_fault_of_the_inquest_ends_the_run(tmp_path: Path, monkeypatch: pytest
     import apsw
 
     job, store = a_job(), str(tmp_path / "store.db")
-    first = onward.run(job, store=store, limit=1)
-    assert first.exit_code == 0
+    assert onward.run(job, store=store).exit_code == 0
     connection = apsw.Connection(store)
-    connection.execute("UPDATE records SET deaths = 2, hold = 'suspect' WHERE state = 'pending'")
+    connection.execute("UPDATE records SET state = 'pending', deaths = 2, hold = 'suspect'")
+    connection.execute("DELETE FROM counts WHERE what = 'state' AND name = 'pending'")
+    connection.execute("UPDATE counts SET name = 'pending' WHERE what = 'state' AND name = 'succeeded'")
     connection.close()
 
     def breaks(self: Inquest, attempts: list[Attempt]) -> None:
@@ -65,3 +66,25 @@ def test_a_fault_of_the_inquest_ends_the_run(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(Inquest, "_form", breaks)
     with pytest.raises(ZeroDivisionError):
         runner.run(job, job.bind(), runner.Options(store=store))
+
+
+@pytest.mark.timeout(30)
+def test_a_run_that_cannot_be_announced_has_ended(tmp_path: Path) -> None:
+    job, store = a_job(), str(tmp_path / "store.db")
+
+    def breaks(announcement: Any) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        runner.run(job, job.bind(), runner.Options(store=store, announce=breaks))
+    seen: list[Any] = []
+    result = runner.run(job, job.bind(), runner.Options(store=store, announce=seen.append))
+    assert result.exit_code == 0
+    assert (seen[0].begun.others, seen[0].begun.dead_runs) == (0, [])
+
+
+@pytest.mark.timeout(30)
+def test_a_limited_run_does_not_say_that_all_is_done(tmp_path: Path) -> None:
+    for number in range(5):
+        result = onward.run(a_job(), store=str(tmp_path / f"{number}.db"), limit=1)
+        assert (result.exit_code, result.reason) == (0, "as many as the limit allows are done")

@@ -124,7 +124,11 @@ class Session:
         self._loop = asyncio.get_running_loop()
 
     async def work(self) -> RunResult:
-        self._announce()
+        try:
+            self._announce()
+        except BaseException as error:
+            self._give_up(error)
+            raise
         self._journal.log_warning = lambda size: self._events.emit(
             "log_grows", reason=f"another program keeps the store's write-ahead log open: {size >> 20} MiB"
         )
@@ -135,12 +139,15 @@ class Session:
                 ending = await self._governed()
             except BaseException as error:
                 await self._close()
-                with contextlib.suppress(OnwardError):
-                    self._store.end_run(self._begun.run, ONWARD_FAULT, type(error).__name__)
-                self._store.close()
+                self._give_up(error)
                 raise
             await self._close()
             return self._result(ending)
+
+    def _give_up(self, error: BaseException) -> None:
+        with contextlib.suppress(OnwardError):
+            self._store.end_run(self._begun.run, ONWARD_FAULT, type(error).__name__)
+        self._store.close()
 
     async def _governed(self) -> Ending | None:
         try:
@@ -175,7 +182,8 @@ class Session:
         code = exit_code(self._remains(counts), ending)
         held = counts.held.get("stale", 0)
         if ending is None:
-            more = code == OK and counts.of(State.PENDING) + counts.of(State.IN_PROGRESS) > 0
+            left = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
+            more = code == OK and (left > 0 or not counts.source_complete)
             reason = "as many as the limit allows are done" if more else _reason(code)
             ending = Ending(code, reason, next_act=_next_act(code, held))
         elif code > ending.exit_code:
