@@ -77,7 +77,7 @@ def test_a_resource_that_does_not_close_does_not_keep_the_run(tmp_path: Path, mo
 
 
 @pytest.mark.timeout(30)
-def test_a_call_that_is_cut_while_resources_open_leaves_none_open(tmp_path: Path) -> None:
+def test_a_resource_that_opens_slowly_takes_no_time_from_a_call(tmp_path: Path) -> None:
     seen: list[str] = []
     job = onward.Job("j", source=onward.iterable(lambda: range(1), version="1"))
 
@@ -89,12 +89,12 @@ def test_a_call_that_is_cut_while_resources_open_leaves_none_open(tmp_path: Path
 
     @job.resource
     async def slow(first: int) -> int:
-        await asyncio.sleep(1.0 if len(seen) == 1 else 0)
+        await asyncio.sleep(1.0)
         return 2
 
-    @job.step(version="1", timeout=0.2, retry=onward.Retry(base=0.01))
+    @job.step(version="1", timeout=0.2, retry=onward.Retry(attempts=1))
     async def one(record: int, slow: int) -> int:
         return record
 
     assert onward.run(job, store=str(tmp_path / "store.db")).exit_code == 0
-    assert seen == ["opened", "closed", "opened", "closed"]
+    assert seen == ["opened", "closed"]

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable
 
 from onward.engine.attempt import Attempt
 from onward.job.plan import Plan, StepPlan
+
+
+def _room_of(step: StepPlan) -> int | None:
+    """How many calls of a step may be in progress; steps for worker processes get one a processor."""
+    if step.concurrency is None and step.process:
+        return os.cpu_count() or 1
+    return step.concurrency
 
 
 class Admission:
@@ -17,7 +25,7 @@ class Admission:
 
     def __init__(self, plan: Plan, begin: Callable[[Attempt], None]):
         self._begin = begin
-        self._room = {step.name: step.concurrency for step in plan.steps if step.concurrency is not None}
+        self._room = {step.name: room for step in plan.steps if (room := _room_of(step)) is not None}
         self._waiting: dict[str, deque[Attempt]] = {step.name: deque() for step in plan.steps}
         self.start_with_claim = not self._room
 

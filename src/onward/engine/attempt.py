@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from onward.errors import StaleCheckpoint
@@ -24,10 +24,11 @@ class Attempt:
     """A claimed record under way. `step` is the next step without a checkpoint, None when nothing is left.
 
     `attempts` counts the tries of that step, the one in progress included once it has started. `home` is where its
-    calls are made when not in this process.
+    calls are made when not in this process; `called` is told when the step's function is about to be called, which is
+    when its timeout begins.
     """
 
-    __slots__ = ("attempts", "claimed", "home", "outputs", "plan", "started", "step")
+    __slots__ = ("attempts", "called", "claimed", "home", "outputs", "plan", "started", "step")
 
     def __init__(self, plan: Plan, claimed: Claimed, started: bool):
         self.plan = plan
@@ -36,6 +37,7 @@ class Attempt:
         self.step: StepPlan | None = _first_missing(plan, self.outputs)
         self.started = started
         self.home: object | None = None
+        self.called: Callable[[], None] = _nobody_waits
         same_step = self.step is not None and claimed.step in (None, self.step.name)
         self.attempts = claimed.attempts if same_step else int(started)
 
@@ -193,6 +195,10 @@ class Attempt:
             lineage=lineage,
             skipped=skipped,
         )
+
+
+def _nobody_waits() -> None:
+    """Nobody measures the call."""
 
 
 def _first_missing(plan: Plan, outputs: Mapping[str, StoredOutput]) -> StepPlan | None:

@@ -15,7 +15,7 @@ from onward.codec import loads, plain_key
 from onward.engine.attempt import Attempt
 from onward.engine.resources import Resources
 from onward.engine.threads import Threads
-from onward.errors import Done, StaleCheckpoint, UsageError
+from onward.errors import Done, OnwardError, StaleCheckpoint
 from onward.job.plan import Plan
 from onward.model import Kind
 from onward.policy.failures import Classified, classify
@@ -117,6 +117,7 @@ class LocalCaller:
             if step.name in self._wants_context:
                 offered = {**offered, "context": self._context(attempt)}
             first, others = attempt.arguments(self._value_of(attempt), offered)
+            attempt.called()
             if step.is_async:
                 output = await step.function(*first, **others)
             else:
@@ -128,7 +129,7 @@ class LocalCaller:
             return Stale(stale.step, str(stale))
         except asyncio.CancelledError:
             raise
-        except UsageError as error:
+        except OnwardError as error:  # a resource or the source failed: no fault of the record
             return Raised(Classified(Kind.FATAL, type(error).__name__, str(error)))
         except BaseException as error:
             return self.raised(attempt, error)

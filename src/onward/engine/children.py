@@ -78,6 +78,7 @@ class Child:
             return Died("it was gone before the call", ())
         claimed, step = attempt.claimed, attempt.step
         assert step is not None
+        attempt.called()
         number, self._next = self._next, self._next + 1
         future: asyncio.Future[CallOutcome] = self._loop.create_future()
         self._calls[number] = (attempt, future)

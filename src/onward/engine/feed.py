@@ -40,7 +40,8 @@ class Feed:
     """Reads the source as long as no other run does.
 
     `state`: `starting`, `waiting` (another run feeds), `reading`, `done` (all is in the store), `stopped` (a bad line,
-    or told to), `broken` (`error` says why).
+    or told to), `broken` (`error` says why). `has_judged`: what the store knows of the source's places is true again;
+    before that, a changed source may hold other records there.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Feed:
         self._changed = changed
         self._under_way: deque[tuple[FeedBlock, Future[FeedOutcome]]] = deque()
         self._told_to_stop = threading.Event()
+        self.has_judged = False
         self._cursor: str | None = None
         self._thread = threading.Thread(target=self._work, name="onward-feed", daemon=True)
 
@@ -94,6 +96,7 @@ class Feed:
                 self._read(taken)
             else:
                 self.state = "stopped"
+            self.has_judged = True
         except BaseException as error:
             self.error = error
             self.state = "broken"
@@ -106,7 +109,7 @@ class Feed:
             taken = self._journal.ask(lambda store: store.take_feed(self._run)).result()
             if taken is not None:
                 return None if waited and taken.complete else taken
-            waited, self.state = True, "waiting"
+            waited, self.state, self.has_judged = True, "waiting", True
             self._told_to_stop.wait(ASK_AGAIN)
         return None
 
@@ -122,6 +125,7 @@ class Feed:
             self._events.emit("source_changed", reason=resume.why)
         self._journal.ask(lambda store: store.begin_pass(self._run, again, resume.why if again else "")).result()
         self._cursor = None if again else taken.cursor
+        self.has_judged = not again
         for block in self._source.read(resume.cursor if resume.how == "continue" else None, self._validate):
             if self._told_to_stop.is_set() or not self._feed(block):
                 break
@@ -257,7 +261,7 @@ class Feed:
     def _keep_back(self) -> None:
         """A source with a bound is never read further ahead of the work than that."""
         ahead = self._source.max_ahead
-        if ahead is None:
+        if ahead is None or not self.has_judged:
             return
         self._settle_all()
         while not self._told_to_stop.is_set():

@@ -123,6 +123,8 @@ class Governor:
         self._journal.alive_until = self._journal.steady() + self._longest_timeout + RESPONSIVE_WITHIN
         self._worker.slots.sweep()
         self._worker.hand_back_idle()
+        if self._feed.state == "broken" and not self._worker.may_claim():
+            self.stop(self._feed_broke())
         if now - self._refreshed >= REFRESH:
             self._refreshed = now
             await self._refresh()

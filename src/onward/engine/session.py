@@ -109,6 +109,8 @@ class Session:
         self._feed = Feed(
             source, self._journal, begun.run, plan.record_validate, plan.on_bad, self._events, self._feed_moved
         )
+        if not plan.store_inputs:
+            self._worker.may_claim = lambda: self._feed.has_judged
         self._inquest = Inquest(self._worker, assignment, inputs.value_of)
         self._governor = Governor(
             begun.run,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -12,6 +13,7 @@ from onward.engine.attempt import Attempt
 
 YIELD_AFTER = 64
 CUT_GRACE = 1.0
+START_WITHIN = 600.0
 Perform = Callable[["Slot", Attempt], Awaitable[None]]
 Fault = Callable[[BaseException], None]
 
@@ -29,6 +31,11 @@ class Slot:
         self.cut_at = 0.0
         self.given_up = False
         self.task: asyncio.Task[None] | None = None
+
+    def start_clock(self) -> None:
+        """The step's function is about to be called: its timeout begins."""
+        if self.attempt is not None and self.attempt.step is not None:
+            self.deadline = time.monotonic() + self.attempt.step.timeout
 
 
 class Slots:
@@ -49,6 +56,7 @@ class Slots:
         self._slots: list[Slot] = []
         self._idle: list[asyncio.Future[None]] = []
         self._closed = False
+        self._context = contextvars.copy_context()
 
     @property
     def calls(self) -> int:
@@ -76,7 +84,7 @@ class Slots:
         if len(self._slots) < self.limit and not self._closed:
             slot = Slot()
             self._slots.append(slot)
-            slot.task = asyncio.get_running_loop().create_task(self._work(slot))
+            slot.task = asyncio.get_running_loop().create_task(self._work(slot), context=self._context.copy())
             slot.task.add_done_callback(lambda task: self._ended(slot, task))
 
     def _ended(self, slot: Slot, task: asyncio.Task[None]) -> None:
@@ -101,14 +109,24 @@ class Slots:
             assert attempt.step is not None
             slot.attempt = attempt
             slot.began = self.moved_at
-            slot.deadline = slot.began + attempt.step.timeout
+            slot.deadline = slot.began + START_WITHIN
+            attempt.called = slot.start_clock
             await self._perform(slot, attempt)
             slot.attempt = None
             if slot.given_up:
                 return
+            if contextvars.copy_context() != self._context:
+                self._replace(slot)
+                return
             calls += 1
             if calls % YIELD_AFTER == 0:
                 await asyncio.sleep(0)
+
+    def _replace(self, slot: Slot) -> None:
+        """What a step left in context variables stays with it: the next record's call gets a new task."""
+        self._slots.remove(slot)
+        if self.ready:
+            self._wake()
 
     def is_stuck(self, seconds: float) -> bool:
         """Whether all slots are busy and nobody's turn has come for so long."""

@@ -68,7 +68,7 @@ class Inquest:
 
     def begin(self) -> None:
         """Take up waiting suspects, unless that is under way."""
-        if not self.is_busy and not self._worker.stopping and self._worker.limit_left != 0:
+        if not self.is_busy and not self._worker.stopping and self._worker.limit_left != 0 and self._worker.may_claim():
             self._task = asyncio.get_running_loop().create_task(self._claim())
             self._task.add_done_callback(self._claimed)
 

@@ -58,6 +58,7 @@ class Worker:
         self.dry = False
         self.limit_left: int | None = None
         self.error: BaseException | None = None
+        self.may_claim: Callable[[], bool] = lambda: True
         self.on_fatal: Callable[[Attempt, Classified], None] = lambda attempt, failure: None
         self.on_died: Callable[[Attempt, Died], bool] = lambda attempt, died: False
         self.on_left: Callable[[Attempt, Fact], None] = lambda attempt, fact: None
@@ -171,7 +172,7 @@ class Worker:
 
     def claim_more(self) -> None:
         """Ask for records so that no slot idles, and not for more."""
-        if self._claiming or self.stopping or self.dry or self.journal is None:
+        if self._claiming or self.stopping or self.dry or self.journal is None or not self.may_claim():
             return
         wish = self._wish()
         if wish is not None:
