@@ -61,20 +61,26 @@ def main() -> int:
     return test(given.fresh, given.only or list(PARTS))
 
 
+RUN_AND_EXPORT = """
+import sys
+from onward.cli.main import call
+job, out = sys.argv[1:]
+sys.exit(call(["run", job]) or call(["export", job, "--out", out, "--flat", "--step", "classify"]))
+"""
+
+
 def example(fresh: bool) -> int:
-    """The main job on real data. Run again after a kill, it goes on where it was."""
+    """The main job on real data, in this very process: kill it whenever you like and call again."""
     if sys.version_info >= NEWEST_FOR_EXAMPLE:
         print("the example's embedding model is packaged for Python up to 3.13; start this with such a Python")
         return 2
     folder = ROOT / "examples" / "companies"
-    python = environment("example", [".[parquet]", "-r", str(folder / "requirements.txt")], fresh)
-    onward = [str(python), "-m", "onward"]
-    job, out = str(folder / "job.py"), str(ROOT / "sectors.csv")
-    code = subprocess.run([*onward, "run", job], check=False).returncode
-    if code == 0:
-        export = [*onward, "export", job, "--out", out, "--flat", "--step", "classify"]
-        code = subprocess.run(export, check=False).returncode
-    return code
+    python = environment("example", [".", "-r", str(folder / "requirements.txt")], fresh)
+    command = [str(python), "-c", RUN_AND_EXPORT, str(folder / "job.py"), str(ROOT / "sectors.csv")]
+    if os.name == "nt":
+        return subprocess.run(command, check=False).returncode
+    sys.stdout.flush()
+    return os.execv(command[0], command)
 
 
 def test(fresh: bool, parts: list[str]) -> int:
@@ -120,7 +126,7 @@ def environment(name: str, wanted: list[str], fresh: bool) -> Path:
         shutil.rmtree(folder)
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if not python.exists():
-        print(f"making {folder.relative_to(ROOT)}", flush=True)
+        print(f"making {folder.relative_to(ROOT)} (a minute or two, once)", flush=True)
         venv.create(folder, with_pip=True)
     pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
     if subprocess.run([*pip, *wanted], cwd=ROOT, check=False).returncode:

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import onward
@@ -20,7 +21,8 @@ job = onward.Job("slow", source=onward.iterable(lambda: range(3)))
 @job.resource
 def model():
     time.sleep(1.5)
-    return "loaded"
+    yield "loaded"
+    open("closed", "w").close()
 
 @job.step(process=True, timeout=1.0, retry=onward.Retry(attempts=1))
 def quick(number, model):
@@ -46,9 +48,13 @@ def test_context_variables_do_not_leak_from_record_to_record(tmp_path: Path) -> 
     assert {one.outputs["look"] for one in onward.results(job, store=store)} == {-1}
 
 
-def test_the_timeout_begins_with_the_call_not_with_the_start_of_its_process(tmp_path: Path) -> None:
+def test_the_timeout_begins_with_the_call_and_worker_processes_close_their_resources(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(SLOW_START)
     assert subprocess.run([sys.executable, "job.py"], cwd=tmp_path, check=False).returncode == 0
+    until = time.monotonic() + 10
+    while not (tmp_path / "closed").exists():
+        assert time.monotonic() < until, "the worker process did not close its resource"
+        time.sleep(0.02)
 
 
 def test_steps_for_worker_processes_are_bounded_by_the_processors(monkeypatch) -> None:

@@ -11,6 +11,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,6 +23,8 @@ from onward.errors import OnwardError, UsageError
 from onward.job.loading import load_reference
 from onward.job.plan import JobReference, Plan
 from onward.model import Claimed, StoredOutput
+
+CLOSE_WITHIN = 10.0
 
 
 def main() -> None:
@@ -56,6 +59,7 @@ async def _serve(inbox: BinaryIO, outbox: BinaryIO) -> None:
         return
     answers.put({"ready": True})
     await _Calls(caller, inbox, answers).serve()
+    await caller.resources.close()
 
 
 def _answer(outbox: BinaryIO, answers: queue.SimpleQueue[dict[str, Any]]) -> None:
@@ -86,6 +90,7 @@ class _ChildCaller(LocalCaller):
             plan, resources, run, instance, lambda attempt: attempt.claimed.value or "null", lambda _: False
         )
         self.plan = plan
+        self.resources = resources
 
     def attempt(self, message: dict[str, Any]) -> Attempt:
         outputs = {name: StoredOutput(version, output) for name, (version, output) in message["outputs"].items()}
@@ -115,13 +120,19 @@ class _Calls:
         self._answers = answers
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
 
     async def serve(self) -> None:
+        """Make calls until the parent says that no more will come."""
         threading.Thread(target=self._listen, daemon=True).start()
-        await asyncio.Event().wait()
+        await self._over.wait()
 
     def _listen(self) -> None:
         while (message := messages.receive(self._inbox)) is not None:
+            if "end" in message:
+                self._loop.call_soon_threadsafe(self._over.set)
+                time.sleep(CLOSE_WITHIN)
+                break
             self._loop.call_soon_threadsafe(self._handle, message)
         os._exit(0)  # the pipe has closed: whatever is still being computed is of no use to anybody
 

@@ -101,7 +101,8 @@ class Child:
             self._calls.pop(number, None)
 
     def close(self) -> None:
-        """Let the child end by itself: its pipe closes."""
+        """Let the child close its resources and end."""
+        self._outbox.put({"end": True})
         self._outbox.put(None)
 
     def kill(self) -> None:
