@@ -46,6 +46,7 @@ class Bench:
 
     async def _call(self, slot: Slot, attempt: Attempt) -> None:
         self.begun.append(attempt.claimed.id)
+        attempt.called()
         await self.perform(slot, attempt)
         slot.cut = None
 
