@@ -91,6 +91,7 @@ def test_standard_input_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ('{"id": "a"}', 'with a "key"'),
         ('{"key": ', 'with a "key"'),
         ('{"key": null}', "null"),
+        ('{"key": "a", "text": "mended"}', "a corrected record is"),
     ],
 )
 def test_a_bad_line_in_a_file_is_named_and_nothing_is_changed(tmp_path: Path, line: str, why: str) -> None:

@@ -145,6 +145,25 @@ def readable_twice(path: str | Path) -> Iterator[IO[bytes]]:
         yield file
 
 
+# What `export` and `failures --json` write; such lines can be given back as they are.
+_LINE_FIELDS = {
+    "key",
+    "input",
+    "outputs",
+    "state",
+    "versions",
+    "generation",
+    "step",
+    "kind",
+    "error",
+    "error_type",
+    "attempts",
+    "deaths",
+    "failed_runs",
+    "at",
+}
+
+
 def entries_of(file: IO[bytes], name: str, check: Callable[[Entry, Any], None] | None) -> Iterator[Entry]:
     """The records that the lines of a file name, from its start.
 
@@ -170,6 +189,12 @@ def _object(text: str, where: str, check: Callable[[Entry, Any], None] | None) -
         given = None
     if not isinstance(given, dict) or "key" not in given:
         raise UsageError(f'{where}: neither a key nor a JSON object with a "key"')
+    strange = [field for field in given if field not in _LINE_FIELDS]
+    if strange:
+        raise UsageError(
+            f"{where}: the field {strange[0]!r} stands beside the key, so that a correction would be lost; "
+            'a corrected record is {"key": …, "input": {…}}, as `export --state quarantined` writes it'
+        )
     if check is None or given.get("input") is None:
         return Entry(given["key"], where)
     try:
