@@ -226,9 +226,23 @@ def test_a_child_ends_when_its_pipe_closes_whatever_it_computes(assignment: Assi
         assert is_alive(pid)
         task = asyncio.ensure_future(child.call(second, dumps(values[1])))
         await asyncio.sleep(0.2)
-        child.close()
+        child._outbox.put(None)  # as when the parent dies
         await until(lambda: not is_alive(pid))
         assert isinstance(await task, Died)
+
+    asyncio.run(go())
+
+
+def test_a_child_that_is_closed_ends_by_itself(assignment: Assignment) -> None:
+    async def go() -> None:
+        child = Child(assignment)
+        (attempt,) = attempts(assignment, {"do": "pid"})
+        answer = await child.call(attempt, dumps({"do": "pid"}))
+        assert isinstance(answer, Returned)
+        child.close()
+        began = time.monotonic()
+        await until(lambda: not is_alive(int(answer.text)))
+        assert time.monotonic() - began < 5
 
     asyncio.run(go())
 
