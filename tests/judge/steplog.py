@@ -1,7 +1,8 @@
 """What steps really did, kept outside the store: each appends a line before its body begins and after it ended.
 
-A line is one `write` of less than 4 KB to a file opened for appending: a kill cannot tear it, threads and processes
-cannot mix it. Only a power cut may leave one torn line, the last.
+A line is one `write` of less than 4 KB to a file opened for appending: threads and processes cannot mix it. A kill may
+tear it where it crosses a page of memory; each line therefore begins with a line feed of its own, so that what is torn
+spoils nothing behind it. What is torn had not begun: the step's body comes after the write.
 
     {"what":"start","key":KEY,"step":"embed","pid":4711,"time":8123.25}
 """
@@ -52,7 +53,7 @@ def log_end(path: str | Path, key: Any, step: str, pid: int | None = None, sync:
 
 def _append(path: str | Path, what: str, key: Any, step: str, pid: int | None, sync: bool) -> None:
     entry = {"what": what, "key": key, "step": step, "pid": os.getpid() if pid is None else pid, "time": now()}
-    line = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+    line = b"\n" + json.dumps(entry, separators=(",", ":")).encode() + b"\n"
     if len(line) >= LONGEST:
         raise ValueError(f"a line of {len(line)} bytes could be torn; use shorter keys")
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -68,20 +69,19 @@ def _append(path: str | Path, what: str, key: Any, step: str, pid: int | None, s
 def read(path: str | Path) -> list[Entry]:
     """All lines in the order written; [] where nothing was ever logged.
 
-    The last line may be torn and is then left out. Any other bad line raises ValueError: a log that lies is no oracle.
+    Torn lines, which have no end, are left out. Any other bad line raises ValueError: a log that lies is no oracle.
     """
     try:
         lines = Path(path).read_bytes().split(b"\n")
     except FileNotFoundError:
         return []
-    torn = lines.pop()  # what follows the last line feed: nothing, or a torn line
     entries = []
     for number, line in enumerate(lines, 1):
+        if not line.endswith(b"}"):
+            continue
         try:
             entries.append(_entry(line))
         except (ValueError, KeyError, TypeError) as error:
-            if number == len(lines) and not torn:
-                break
             raise ValueError(f"{path}:{number}: not a line of a step log: {line[:80]!r}") from error
     return entries
 
