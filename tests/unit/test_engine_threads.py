@@ -19,6 +19,8 @@ COLOUR: contextvars.ContextVar[str] = contextvars.ContextVar("colour", default="
 def running(act: Callable[[Threads], Any]) -> Any:
     """Run an async function with threads on a loop of its own."""
 
+    OTHERS.update(threading.enumerate())
+
     async def go() -> Any:
         threads = Threads(asyncio.get_running_loop())
         try:
@@ -29,8 +31,16 @@ def running(act: Callable[[Threads], Any]) -> Any:
     return asyncio.run(go())
 
 
+OTHERS: set[threading.Thread] = set()
+"""Threads of other tests, which may have left some to themselves."""
+
+
+def own() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name.startswith("onward-step") and one not in OTHERS]
+
+
 def own_threads() -> int:
-    return sum(thread.name.startswith("onward-step") for thread in threading.enumerate())
+    return len(own())
 
 
 async def until(true: Callable[[], Any]) -> None:
@@ -141,6 +151,6 @@ def test_a_thread_that_returns_after_its_loop_is_gone_ends_in_silence() -> None:
 def test_threads_do_not_keep_the_process_alive() -> None:
     async def act(threads: Threads) -> list[bool]:
         await threads.call(lambda: None, [], {})
-        return [thread.daemon for thread in threading.enumerate() if thread.name.startswith("onward-step")]
+        return [thread.daemon for thread in own()]
 
     assert running(act) == [True]
