@@ -132,7 +132,7 @@ def test_the_table_of_transitions_is_the_designs() -> None:
     assert all(transitions.LEGAL.values())
 
 
-@pytest.mark.parametrize(("before", "after"), itertools.product(State, State))
+@pytest.mark.parametrize(("before", "after"), list(itertools.product(State, State)))
 def test_what_the_table_has_not_raises(before: State, after: State) -> None:
     if (before, after) in transitions.LEGAL:
         transitions.require(before, after)
