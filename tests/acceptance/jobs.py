@@ -92,15 +92,22 @@ class Place:
         self, *words: str, env: Mapping[str, str] | None = None, before: tuple[str, ...] = (), timeout: float = PATIENCE
     ) -> subprocess.CompletedProcess[str]:
         """One command to its end. `before` are words of a program that starts it, such as strace."""
-        return subprocess.run(
-            [*before, *self.command(*words)],
-            cwd=self.folder,
-            env=surroundings(env),
-            capture_output=True,
-            encoding="utf-8",
-            timeout=timeout,
-            check=False,
-        )
+        # Into files, not pipes: what a job leaves behind may hold its output open long after the command has ended.
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            ended = subprocess.run(
+                [*before, *self.command(*words)],
+                cwd=self.folder,
+                env=surroundings(env),
+                stdout=out,
+                stderr=err,
+                timeout=timeout,
+                check=False,
+            )
+            said = []
+            for file in (out, err):
+                file.seek(0)
+                said.append(file.read().decode("utf-8"))
+        return subprocess.CompletedProcess(ended.args, ended.returncode, *said)
 
     def start(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         """One command that the test means to disturb; what it says goes to `said.txt`."""

@@ -45,7 +45,7 @@ def work(record):
 POOL = """
 import concurrent.futures, multiprocessing, signal, threading
 sys.path.insert(0, str(HERE))
-from squares import square
+from squares import end_with, square
 
 job = onward.Job("case", source=onward.iterable(lambda: [{"id": n} for n in range(500)], key="id"), concurrency=4)
 lock = threading.Lock()
@@ -54,10 +54,11 @@ pools = []
 def pool(anew=None):
     with lock:
         if not pools or pools[-1] is anew:
-            pools.append(concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context("%s")))
+            pools.append(concurrent.futures.ProcessPoolExecutor(
+                2, multiprocessing.get_context("%s"), initializer=end_with, initargs=(os.getpid(),)))
         return pools[-1]
 
-@job.step(timeout=120)
+@job.step(timeout=20)
 def work(record):
     used = pool()
     while True:
@@ -65,15 +66,23 @@ def work(record):
             if record["id"] %% 200 == 100:
                 for child in list((used._processes or {}).values())[:1]:
                     child.kill()
-            return used.submit(square, record["id"]).result()
-        except concurrent.futures.process.BrokenProcessPool:
+            return used.submit(square, record["id"]).result(timeout=5)
+        except (concurrent.futures.process.BrokenProcessPool, concurrent.futures.TimeoutError):
             used = pool(anew=used)
             record = {"id": record["id"]} if record["id"] %% 200 != 100 else {"id": record["id"], "again": True}
             if "again" in record:
-                return used.submit(square, record["id"]).result()
+                return used.submit(square, record["id"]).result(timeout=5)
 """
 CAREFUL = """
-import gc
+import gc, os, threading, time
+
+def end_with(parent):
+    # A worker whose sibling was killed while it held the pool's lock waits for ever; it must not outlive the test.
+    def watch():
+        while os.getppid() == parent:
+            time.sleep(0.2)
+        os._exit(1)
+    threading.Thread(target=watch, daemon=True).start()
 
 def square(number):
     gc.collect()
