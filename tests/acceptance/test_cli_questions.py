@@ -96,7 +96,7 @@ def test_only_the_failed_ones_are_run_again_where_they_failed(place: Place) -> N
     assert len(place.failures()) == 8
     write(place, MISFITS)
     place.onward("run", "job.py")
-    assert place.calls("parse") == [*parsed, *MISFITS]
+    assert sorted(place.calls("parse")) == sorted([*parsed, *MISFITS])
     assert [one["key"] for one in place.failures()] == list(BUGS)
     assert {one["state"] for one in place.failures()} == {"quarantined"}, "three runs in a row are enough"
     (place.folder / "repaired").touch()
