@@ -61,6 +61,7 @@ class Governor:
         tell: Callable[[Progress], None] | None,
     ):
         self.ending: Ending | None = None
+        self._reset_first = False
         self._run = run
         self._worker = worker
         self._feed = feed
@@ -153,7 +154,9 @@ class Governor:
         if worker.held or self._inquest.is_busy:
             return False
         if worker.limit_left == 0:
-            return await self._limit_is_done()
+            return (
+                not worker.waiting_again
+            )  # the run stays for the back-offs of the records that it tried, and for no others
         if not worker.dry:
             return False
         if not self._feed.brings_nothing(worker.tally.counts.source_complete):
@@ -167,10 +170,6 @@ class Governor:
             return False
         open_records = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
         return open_records - counts.held.get("stale", 0) <= 0
-
-    async def _limit_is_done(self) -> bool:
-        """With `--limit` the run stays for the back-offs of the records that it tried, and for nothing else."""
-        return not self._worker.waiting_again
 
     def feed_ending(self) -> Ending | None:
         """What an input that was not read to its end means for the exit code, once the work is done."""
@@ -214,11 +213,9 @@ class Governor:
             self._journal.ask(lambda store: store.reset_first_ended(self._run))
             step, kind = common
             last = fact.failure.message if fact.failure else ""
-            self.reset_first = True
+            self._reset_first = True
             reason = f"the first {sum(causes.values())} records all failed at step {step} ({kind})"
             self.stop(Ending(NEEDS_A_PERSON, reason, last))
-
-    reset_first = False
 
     async def _drain(self) -> None:
         """Give calls in progress their grace, then cancel them; return when nothing is held."""
@@ -233,7 +230,7 @@ class Governor:
             self._worker.slots.sweep()
             if self._tell is not None:
                 self._tell(self._progress())
-        if self.reset_first:
+        if self._reset_first:
             await asyncio.wrap_future(self._journal.ask(lambda store: store.reset_first_ended(self._run)))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from onward.engine.calls import LocalCaller
 from onward.engine.children import Assignment, Processes
 from onward.engine.events import Events, Listener
-from onward.engine.feed import Feed, FeedReport
+from onward.engine.feed import Feed
 from onward.engine.govern import Bounds, Governor, longest_call
 from onward.engine.inputs import Inputs
 from onward.engine.journal import Journal
@@ -260,10 +260,6 @@ class Session:
                     versions,
                 )
             )
-
-    @property
-    def feed_report(self) -> FeedReport:
-        return self._feed.report
 
     def _feed_moved(self) -> None:
         """Blocks have become durable (told in the feed's thread): there may be records to claim."""
