@@ -116,7 +116,7 @@ def _run_traced(folder: Path, trace: Path, log: Path, kill_after: int | None, sy
     strace = subprocess.Popen([*command, python, str(forked.VICTIMS / "recorded.py"), str(folder)], env=environment)
     until = time.monotonic() + 120
     while strace.poll() is None and time.monotonic() < until:
-        lines = log.read_bytes().splitlines() if log.exists() else []
+        lines = log.read_bytes().split(b"\n")[:-1] if log.exists() else []  # the last line may still be in writing
         if kill_after is not None and len(lines) >= kill_after:
             os.kill(json.loads(lines[0])["pid"], signal.SIGKILL)
             kill_after = None
