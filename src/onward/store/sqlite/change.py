@@ -13,7 +13,11 @@ from onward.model import State
 from onward.store.sqlite import statements
 
 SQL = statements.load("work.sql")
-NONE = "null"
+Rows = list[Any] | dict[Any, Any]
+
+
+def _json(rows: Rows) -> str:
+    return orjson.dumps(rows, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
 class Change:
@@ -39,23 +43,23 @@ class Change:
         self._moved: Counter[tuple[str, str]] = Counter()
         self._common = {"instance": instance, "run": run, "now": now}
 
-    def execute(self, block: str, rows: list[Any] | None = None, **bindings: Any) -> int:
+    def execute(self, block: str, rows: Rows | None = None, **bindings: Any) -> int:
         """Run one named block; the number of rows it changed."""
         if rows is not None:
-            bindings["rows"] = orjson.dumps(rows).decode()
+            bindings["rows"] = _json(rows)
         self.connection.execute(self._sql[block], {**self._common, **bindings})
         return int(self.connection.changes())
 
-    def rows(self, block: str, rows: list[Any] | None = None, **bindings: Any) -> list[tuple[Any, ...]]:
+    def rows(self, block: str, rows: Rows | None = None, **bindings: Any) -> list[tuple[Any, ...]]:
         if rows is not None:
-            bindings["rows"] = orjson.dumps(rows).decode()
+            bindings["rows"] = _json(rows)
         return list(self.connection.execute(self._sql[block], {**self._common, **bindings}))
 
     def one(self, block: str, **bindings: Any) -> Any:
         found = self.rows(block, **bindings)
         return found[0][0] if found else None
 
-    def array(self, block: str, rows: list[Any] | None = None, **bindings: Any) -> list[Any]:
+    def array(self, block: str, rows: Rows | None = None, **bindings: Any) -> list[Any]:
         """A block that answers with one JSON array."""
         found: list[Any] = orjson.loads(self.rows(block, rows, **bindings)[0][0] or "[]")
         return found

@@ -11,6 +11,8 @@ from onward.policy.suspects import SUSPECT
 from onward.ports import ClaimWish
 from onward.store.sqlite.change import Change
 
+INPUT = 5
+
 
 def claim(change: Change, wish: ClaimWish) -> list[Claimed]:
     """Take up to `wish.limit` records that are due, waits that ended first, then in source order."""
@@ -18,17 +20,17 @@ def claim(change: Change, wish: ClaimWish) -> list[Claimed]:
         "hold": SUSPECT if wish.suspects else None,
         "only": None if wish.only is None else "[" + ",".join(map(str, wish.only)) + "]",
     }
-    due = change.array("pick_due", **among, limit=wish.limit)
-    chosen = _within_bytes(due, wish.max_bytes)
-    if len(chosen) == len(due) < wish.limit:
-        fresh = change.array("pick_fresh", **among, limit=wish.limit - len(chosen))
-        chosen = _within_bytes([*chosen, *fresh], wish.max_bytes)
+    chosen = change.array("pick_due", **among, limit=wish.limit)
+    if len(chosen) < wish.limit:
+        chosen += change.array("pick_fresh", **among, limit=wish.limit - len(chosen))
     if not chosen:
         return []
-    ids = "[" + ",".join(str(record) for record, _ in chosen) + "]"
-    taken = change.execute("claim", ids=ids, start=int(wish.start))
+    # What is large stays where it is until it is known to fit: only its size is told here.
+    candidates = change.array("candidates", chosen, whole=wish.max_bytes // wish.limit)
+    claimed = [_claimed(row, wish.start) for row in _within_bytes(change, candidates, wish.max_bytes)]
+    taken = change.execute("claim", [one.id for one in claimed], start=int(wish.start))
     change.move(State.PENDING, State.IN_PROGRESS, taken)
-    return [_claimed(row) for row in change.array("claimed", ids=ids)]
+    return claimed
 
 
 def next_due(change: Change) -> float | None:
@@ -40,21 +42,30 @@ def next_due(change: Change) -> float | None:
     return due
 
 
-def _within_bytes(rows: list[list[int]], max_bytes: int) -> list[list[int]]:
-    """As many of the first rows as fit, and at least one."""
+def _within_bytes(change: Change, rows: list[list[Any]], max_bytes: int) -> list[list[Any]]:
+    """As many of the first rows as fit, and at least one, with their inputs."""
     total = 0
-    for number, (_, size) in enumerate(rows):
-        total += size or 0
+    for number, row in enumerate(rows):
+        total += _size(row[INPUT])
         if total > max_bytes and number:
             return rows[:number]
+        if isinstance(row[INPUT], int):
+            row[INPUT] = change.one("input", record=row[0], generation=row[2])
     return rows
 
 
-def _claimed(row: list[object]) -> Claimed:
-    claimed = Claimed(*row[:11])  # type: ignore[arg-type]
-    stored = row[11]
-    if stored != "[]" and isinstance(stored, str):
-        claimed.checkpoints = {step: StoredOutput(version, output) for step, version, output in loads(stored)}
-    elif isinstance(stored, list) and stored:
-        claimed.checkpoints = {step: StoredOutput(version, output) for step, version, output in stored}
+def _size(value: str | int | None) -> int:
+    """UTF-8 bytes of an input, or what stands for them."""
+    if isinstance(value, str):
+        return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
+    return value or 0
+
+
+def _claimed(row: list[Any], start: bool) -> Claimed:
+    """The record as it will be once the claim is durable."""
+    record, fence, generation, key, position, value, step, attempts, *harm, stored = row
+    claimed = Claimed(record, fence + 1, generation, key, position, value, step, attempts + start, *harm)
+    if stored is not None and stored != "[]":
+        outputs = loads(stored) if isinstance(stored, str) else stored
+        claimed.checkpoints = {step: StoredOutput(version, output) for step, version, output in outputs}
     return claimed

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
 from onward.model import Fact, State
 from onward.policy import transitions
 from onward.store.sqlite.change import Change, cause, storable
+
+# Facts that differ in nothing but their record are written by one statement.
+Groups = dict[tuple[Any, ...], list[int]]
 
 
 class _FenceGone(Exception):
@@ -36,25 +40,39 @@ def apply(change: Change, facts: Sequence[Fact], lineages: dict[object, int]) ->
 
 def _write(change: Change, facts: Sequence[Fact], lineages: dict[object, int]) -> Counter[int]:
     """Raises _FenceGone; how many records finished by each lineage."""
-    finishing, advancing, leaving, checkpoints = [], [], [], []
+    finishing: Groups = defaultdict(list)
+    advancing: Groups = defaultdict(list)
+    checkpoints: dict[tuple[Any, ...], dict[int, str]] = defaultdict(dict)
+    leaving = []
     for fact in facts:
         if fact.checkpoint is not None:
-            checkpoints.append([fact.record, fact.generation, fact.done_step, fact.version, fact.checkpoint])
+            checkpoints[fact.generation, fact.done_step, fact.version][fact.record] = fact.checkpoint
         if fact.state is State.SUCCEEDED:
-            finishing.append([fact.record, fact.fence, _lineage(change, fact, lineages)])
+            finishing[fact.fence, _lineage(change, fact, lineages)].append(fact.record)
         elif fact.state is State.IN_PROGRESS:
-            advancing.append(
-                [fact.record, fact.fence, fact.step, int(fact.started), fact.attempts, fact.deaths, fact.solo_deaths]
-            )
+            alike = fact.fence, fact.step, fact.started, fact.attempts, fact.deaths, fact.solo_deaths
+            advancing[alike].append(fact.record)
         else:
             leaving.append(_leaving_row(fact))
-    for block, rows in (("finish", finishing), ("advance", advancing), ("leave", leaving)):
-        if rows and change.execute(block, rows) != len(rows):
-            raise _FenceGone
-    if checkpoints:
-        change.execute("insert_checkpoints", checkpoints)
+    for (fence, lineage), records in finishing.items():
+        _require(records, change.execute("finish", records, fence=fence, lineage=lineage))
+    for (fence, step, started, attempts, deaths, solo_deaths), records in advancing.items():
+        harm = {"attempts": attempts, "deaths": deaths, "solo_deaths": solo_deaths}
+        _require(records, change.execute("advance", records, fence=fence, step=step, started=int(started), **harm))
+    if leaving:
+        _require(leaving, change.execute("leave", leaving))
+    for (generation, step, version), outputs in checkpoints.items():
+        change.execute("insert_checkpoints", outputs, generation=generation, step=step, version=version)
     _write_reasons(change, facts)
-    return Counter([lineage for _, _, lineage in finishing])
+    finished: Counter[int] = Counter()
+    for (_, lineage), records in finishing.items():
+        finished[lineage] += len(records)
+    return finished
+
+
+def _require(rows: Sequence[Any], changed: int) -> None:
+    if changed != len(rows):
+        raise _FenceGone
 
 
 def _leaving_row(fact: Fact) -> list[object]:

@@ -14,11 +14,12 @@ from onward.policy.suspects import DEATHS_TO_SUSPECT
 from onward.store.sqlite.change import Change, cause, storable
 
 BAD_LINE = "BadLine"
+HASH_LENGTH = 32
 
 
 def digest(value: str) -> str:
     """The hash that tells whether an input changed: BLAKE2b with 128 bits over its JSON text."""
-    return hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=HASH_LENGTH // 2).hexdigest()
 
 
 @dataclass(slots=True)
@@ -65,12 +66,14 @@ def _insert_all(change: Change, rows: list[list[Any]], pass_number: int) -> bool
     """The common case, all keys new: two statements. False, and nothing changed, where some key is known."""
     base = int(change.one("last_record")) + 1
     change.connection.execute("SAVEPOINT block")
-    heads = [row[:2] for row in rows]  # without the values, which are long to parse
-    if change.execute("insert_records", heads, base=base, pass_number=pass_number) != len(rows):
+    positions = {row[0]: row[1] for row in rows}
+    if change.execute("insert_records", positions, pass_number=pass_number) != len(rows):
         change.connection.execute("ROLLBACK TO block")
         change.connection.execute("RELEASE block")
         return False
-    change.execute("insert_first_inputs", rows, base=base)
+    stored = rows[0][3] is not None
+    inputs = [row[2] + row[3] for row in rows] if stored else [row[2] for row in rows]
+    change.execute("insert_first_inputs", inputs, base=base, stored=int(stored), hash_length=HASH_LENGTH)
     change.connection.execute("RELEASE block")
     change.count("state", State.PENDING, len(rows))
     return True

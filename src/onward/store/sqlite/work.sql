@@ -79,20 +79,16 @@ UPDATE records SET not_before = :now + :cap
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL AND not_before > :now + :longest
 
 -- name: pick_due
-SELECT json_group_array(json_array(id, size)) FROM (
-    SELECT id, (SELECT octet_length(value) FROM inputs i
-                WHERE i.record = r.id AND i.generation <= r.generation ORDER BY i.generation DESC LIMIT 1) AS size
-    FROM records r
+SELECT json_group_array(id) FROM (
+    SELECT id FROM records
     WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS :hold
       AND (:only IS NULL OR id IN (SELECT value FROM json_each(:only)))
       AND not_before > 0 AND not_before <= :now
     ORDER BY not_before, position LIMIT :limit)
 
 -- name: pick_fresh
-SELECT json_group_array(json_array(id, size)) FROM (
-    SELECT id, (SELECT octet_length(value) FROM inputs i
-                WHERE i.record = r.id AND i.generation <= r.generation ORDER BY i.generation DESC LIMIT 1) AS size
-    FROM records r
+SELECT json_group_array(id) FROM (
+    SELECT id FROM records
     WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS :hold
       AND (:only IS NULL OR id IN (SELECT value FROM json_each(:only)))
       AND not_before = 0
@@ -103,33 +99,33 @@ SELECT min(not_before) FROM records
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL
   AND not_before > 0
 
+-- name: candidates
+SELECT json_group_array(json_array(
+    r.id, r.fence, r.generation, r.key, r.position,
+    (SELECT CASE WHEN octet_length(value) > :whole THEN octet_length(value) ELSE value END FROM inputs i
+     WHERE i.record = r.id AND i.generation <= r.generation ORDER BY i.generation DESC LIMIT 1),
+    r.step, r.attempts, r.deaths, r.solo_deaths, r.failed_runs,
+    CASE WHEN r.fence > 0 THEN (SELECT json_group_array(json_array(step, version, output)) FROM checkpoints c
+                                WHERE c.record = r.id AND c.generation = r.generation) END))
+FROM json_each(:rows) j JOIN records r ON r.id = j.value
+
+-- name: input
+SELECT value FROM inputs WHERE record = :record AND generation <= :generation ORDER BY generation DESC LIMIT 1
+
 -- name: claim
 UPDATE records SET state = 'in_progress', run = :run, fence = fence + 1, hold = NULL, not_before = 0,
     started = :start, attempts = attempts + :start, since = :now
-WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'pending'
-
--- name: claimed
-SELECT json_group_array(json_array(
-    r.id, r.fence, r.generation, r.key, r.position,
-    (SELECT value FROM inputs i WHERE i.record = r.id AND i.generation <= r.generation
-     ORDER BY i.generation DESC LIMIT 1),
-    r.step, r.attempts, r.deaths, r.solo_deaths, r.failed_runs,
-    (SELECT json_group_array(json_array(step, version, output)) FROM checkpoints c
-     WHERE c.record = r.id AND c.generation = r.generation)))
-FROM json_each(:ids) j JOIN records r ON r.id = j.value
+WHERE id IN (SELECT value FROM json_each(:rows)) AND state = 'pending'
 
 -- name: finish
 UPDATE records SET state = 'succeeded', run = NULL, started = 0, step = NULL, attempts = 0, deaths = 0, solo_deaths = 0,
-    failed_runs = 0, input_changed = 0, lineage = f.lineage, succeeded_generation = generation, since = :now
-FROM (SELECT value ->> 0 AS id, value ->> 1 AS fence, value ->> 2 AS lineage FROM json_each(:rows)) f
-WHERE records.id = f.id AND records.fence = f.fence AND records.run = :run AND records.state = 'in_progress'
+    failed_runs = 0, input_changed = 0, lineage = :lineage, succeeded_generation = generation, since = :now
+WHERE id IN (SELECT value FROM json_each(:rows)) AND fence = :fence AND run = :run AND state = 'in_progress'
 
 -- name: advance
-UPDATE records SET step = f.step, started = f.started, attempts = f.attempts, deaths = f.deaths,
-    solo_deaths = f.solo_deaths, since = :now
-FROM (SELECT value ->> 0 AS id, value ->> 1 AS fence, value ->> 2 AS step, value ->> 3 AS started,
-             value ->> 4 AS attempts, value ->> 5 AS deaths, value ->> 6 AS solo_deaths FROM json_each(:rows)) f
-WHERE records.id = f.id AND records.fence = f.fence AND records.run = :run AND records.state = 'in_progress'
+UPDATE records SET step = :step, started = :started, attempts = :attempts, deaths = :deaths,
+    solo_deaths = :solo_deaths, since = :now
+WHERE id IN (SELECT value FROM json_each(:rows)) AND fence = :fence AND run = :run AND state = 'in_progress'
 
 -- name: leave
 UPDATE records SET state = f.state, run = NULL, fence = records.fence + 1, started = 0, step = f.step,
@@ -146,7 +142,7 @@ WHERE r.fence = j.value ->> 1 AND r.run = :run AND r.state = 'in_progress'
 
 -- name: insert_checkpoints
 INSERT INTO checkpoints (record, generation, step, version, output, run, at)
-SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, :run, :now FROM json_each(:rows)
+SELECT CAST(key AS INTEGER), :generation, :step, :version, value, :run, :now FROM json_each(:rows)
 
 -- name: insert_failures
 INSERT OR REPLACE INTO failures (record, step, version, kind, error_type, message, attempts, run, at)
@@ -207,13 +203,14 @@ UPDATE instances SET partly_fed = 1 WHERE id = :instance
 SELECT coalesce(max(id), 0) FROM records
 
 -- name: insert_records
-INSERT INTO records (id, instance, key, position, pass, state)
-SELECT :base + key, :instance, value ->> 0, value ->> 1, :pass_number, 'pending' FROM json_each(:rows) WHERE true
+INSERT INTO records (instance, key, position, pass, state)
+SELECT :instance, key, value, :pass_number, 'pending' FROM json_each(:rows) WHERE true
 ON CONFLICT (instance, key) DO NOTHING
 
 -- name: insert_first_inputs
 INSERT INTO inputs (record, generation, hash, value)
-SELECT :base + key, 0, value ->> 2, value ->> 3 FROM json_each(:rows)
+SELECT :base + key, 0, substr(value, 1, :hash_length), CASE WHEN :stored THEN substr(value, :hash_length + 1) END
+FROM json_each(:rows)
 
 -- name: presented
 SELECT json_group_array(json_array(j.key, r.id, r.pass, r.position, r.state, r.generation, r.vanished,
