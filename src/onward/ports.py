@@ -55,7 +55,10 @@ class Source(Protocol):
         """At most so many records may be fed before they are worked on; None: no bound."""
 
     def resume(self, cursor: str | None, complete: bool) -> Resume:
-        """Compare the input with the stored cursor. `complete`: the stored pass had reached the end."""
+        """Compare the input with the stored cursor. `complete`: the stored pass had reached the end.
+
+        Raises SourceError where there is no such input.
+        """
 
     def read(self, cursor: str | None, validate: Validate | None) -> Iterator[FeedBlock]:
         """Yield blocks in source order, from behind `cursor` or from the start; memory stays constant.

@@ -15,9 +15,10 @@ from onward.clock import SystemClock
 from onward.engine.session import Announcement as Announcement
 from onward.engine.session import Options as Options
 from onward.engine.session import Session
-from onward.errors import UsageError
+from onward.errors import SourceError, StoreMissing, UsageError
 from onward.job.instance import Binding
 from onward.job.job import Job
+from onward.job.place import whole_path
 from onward.model import RunResult, StepVersion
 from onward.ports import Batch, Desk, RunStart, Sink, Source
 from onward.sinks import formats
@@ -30,6 +31,7 @@ from onward.store.sqlite.work import LEASE_SECONDS, SqliteWorkStore
 
 SWITCH_INTERVAL = 0.0005
 LAST_WAIT = 1.0
+LONGEST_LEASE = 86400.0
 
 
 def store_url(job: Job | None, given: str | None) -> str:
@@ -44,14 +46,20 @@ def store_url(job: Job | None, given: str | None) -> str:
 
 def shown_place(url: str) -> str:
     """The store's address as people are shown it."""
-    path = path_of(url)
-    return str(path.absolute()) if path else "sqlite:// (in memory)"
+    file = _file_of(url)
+    return str(file) if file else "sqlite:// (in memory)"
 
 
 def settled(url: str) -> str:
     """The same store's address, whatever becomes of the current folder."""
+    file = _file_of(url)
+    return str(file) if file else url
+
+
+def _file_of(url: str) -> Path | None:
+    """The store's file; None in memory."""
     path = path_of(url)
-    return str(path.absolute()) if path else url
+    return None if path is None else whole_path(path)
 
 
 def is_of_store(out: Path, url: str) -> bool:
@@ -64,17 +72,26 @@ def is_of_store(out: Path, url: str) -> bool:
 
 
 def open_work(url: str, create: bool, store_inputs: bool) -> SqliteWorkStore:
-    lease = float(os.environ.get("ONWARD_LEASE", LEASE_SECONDS))
-    path = path_of(url)
-    return SqliteWorkStore(path.absolute() if path else None, SystemClock(), lease, create, store_inputs)
+    return SqliteWorkStore(_file_of(url), SystemClock(), _lease(), create, store_inputs)
+
+
+def _lease() -> float:
+    """How long a run keeps its records without a sign of life, in seconds. Raises UsageError."""
+    given = os.environ.get("ONWARD_LEASE")
+    if given is None:
+        return LEASE_SECONDS
+    with contextlib.suppress(ValueError):
+        if 0 < (seconds := float(given)) <= LONGEST_LEASE:
+            return seconds
+    raise UsageError(f"ONWARD_LEASE is {given!r}; it takes seconds, more than 0 and at most a day, such as 30")
 
 
 def open_desk(url: str) -> Desk:
     """Where people ask about what is in a store and decide. Raises StoreMissing."""
-    path = path_of(url)
-    if path is None:
+    file = _file_of(url)
+    if file is None:
         raise UsageError("a store in memory ends with its run: there is nothing to ask about")
-    return SqliteDesk(path.absolute(), SystemClock())
+    return SqliteDesk(file, SystemClock())
 
 
 def open_in_memory(store_inputs: bool, dies_after: Callable[[int, Batch], bool]) -> InMemoryStore:
@@ -128,6 +145,8 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
         raise UsageError(f"job '{job.name}' has no steps")
     source = options.source or job.open_source(binding.params)
     url = store_url(job, options.store)
+    if options.opened is None:
+        _refuse_missing_input(source, url, job.name, binding.instance)
     store = options.opened or open_work(url, options.create, plan.store_inputs)
     try:
         begun = store.begin_run(
@@ -146,6 +165,26 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
         store.close()
         raise
     return await Session(job, binding, options, plan, source, store, begun, shown_place(url), SystemClock()).work()
+
+
+def _refuse_missing_input(source: Source, url: str, job: str, instance: str) -> None:
+    """A mistyped param makes the name of a file that is not there: it must not leave an instance behind.
+
+    Raises SourceError, unless the instance has records, which can be worked on all the same.
+    """
+    try:
+        source.resume(None, False)
+    except SourceError as error:
+        if not _has_records(url, job, instance):
+            raise SourceError(f"the source cannot be read: {error}") from error
+
+
+def _has_records(url: str, job: str, instance: str) -> bool:
+    try:
+        with contextlib.closing(open_desk(url)) as desk:
+            return any(one.counts.total for one in desk.instances(job) if one.name == instance)
+    except (StoreMissing, UsageError):
+        return False
 
 
 @contextlib.contextmanager

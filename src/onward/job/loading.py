@@ -12,6 +12,7 @@ from typing import Any
 from onward.errors import DeclarationError, UsageError
 from onward.job import registry
 from onward.job.job import Job
+from onward.job.place import whole_path
 from onward.job.plan import JobReference
 
 _FORMS = "path/to/job.py, path/to/job.py:name or package.module:name"
@@ -25,14 +26,14 @@ def load_job(spec: str) -> Job:
     """
     place, name = _split(spec)
     if _is_path(place):
-        file = Path(place).absolute()
+        file = whole_path(Path(place))
         module, noticed = _load_file(file)
         job = _pick(place, name, module, noticed, file)
         job.reference = JobReference(file, None, job.name)
         return job
     _importable(Path.cwd())
     module, noticed = _import(place)
-    origin = Path(module.__file__).absolute() if module.__file__ else None
+    origin = whole_path(Path(module.__file__)) if module.__file__ else None
     job = _pick(place, name, module, noticed, origin)
     job.reference = JobReference(origin, module.__name__, job.name)
     return job

@@ -32,7 +32,13 @@ class Place(NamedTuple):
     def path(self) -> Path | None:
         """The module's file; None in a notebook and at an interactive prompt."""
         file = _file_of(self.globals)
-        return Path(file).absolute() if file is not None else None
+        return whole_path(Path(file)) if file is not None else None
+
+
+def whole_path(path: Path) -> Path:
+    """The path from the root on, without `..`; links in it stay, unless `..` would step back over them."""
+    whole = path.absolute()
+    return whole.resolve() if ".." in whole.parts else whole
 
 
 def calling_place() -> Place:

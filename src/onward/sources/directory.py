@@ -53,13 +53,12 @@ class Directory:
 
     def resume(self, cursor: str | None, complete: bool) -> Resume:
         """A folder has no mark of its own: it is listed anew and matched by key."""
+        self._existing_root()
         return Resume("again")
 
     def read(self, cursor: str | None, validate: Validate | None) -> Iterator[FeedBlock]:
         """See `onward.ports.Source`. A file that goes away while the folder is read is not there."""
-        root = self._root()
-        if not root.is_dir():
-            raise SourceError(f"there is no folder {self.path} (looked for {root})")
+        root = self._existing_root()
         try:
             names = glob.glob(self.pattern, root_dir=root, recursive=True)  # noqa: PTH207 - has root_dir
         except ValueError as error:
@@ -74,6 +73,12 @@ class Directory:
                 yield FeedBlock(records, [], json.dumps({"files": position}))
                 records = []
         yield FeedBlock(records, [], json.dumps({"files": len(keys)}), complete=True)
+
+    def _existing_root(self) -> Path:
+        root = self._root()
+        if not root.is_dir():
+            raise SourceError(f"there is no folder {self.path} (looked for {root})")
+        return root
 
     def _root(self) -> Path:
         return Path(os.path.abspath(Path(self.folder or Path.cwd()) / self.path))  # noqa: PTH100 - keeps symlinks

@@ -86,6 +86,7 @@ class FileSource:
 
     def resume(self, cursor: str | None, complete: bool) -> Resume:
         """See `onward.ports.Source`. Files whose size, times and inode are unchanged are not read."""
+        files = self._paths.files()
         if cursor is None:
             return Resume("again")
         stored = Cursor.parse(cursor)
@@ -93,7 +94,6 @@ class FileSource:
             return Resume("again", why="the stored place in the input is of another version of onward")
         if stored.reads != self._format.reads:
             return Resume("again", why=f"the input was read as {stored.reads}, and is now read as {self._format.reads}")
-        files = self._paths.files()
         try:
             more = self._compare(stored, files)
         except Changed as change:
