@@ -377,6 +377,23 @@ def test_a_source_that_cannot_be_read_breaks_the_feed_and_keeps_what_came(bench:
     assert bench.keys() == list("abcdefgh")
 
 
+@pytest.mark.parametrize("last", ["g", None], ids=["to the end", "to a bad line"])
+def test_a_block_out_of_turn_is_never_passed_over(bench: Bench, last: str | None) -> None:
+    source = ListSource(*"abcdef", last, block=2)
+
+    def moves(place: int) -> None:
+        if place == 6:
+            _until(lambda: bench.counts().total == 6)
+            bench.ask(lambda: bench.store._connection.execute("UPDATE instances SET cursor = 'elsewhere'"))
+
+    source.on_block = moves
+    feed = bench.make(source)
+    feed.start()
+    feed.join(10)
+    assert (feed.state, type(feed.error)) == ("broken", RuntimeError)
+    assert "the store's cursor is not where this run left it" in str(feed.error)
+
+
 def test_a_source_with_a_bound_is_read_no_further_ahead(bench: Bench) -> None:
     source = ListSource(*range(30), block=2)
     source.max_ahead = 5

@@ -162,7 +162,7 @@ class Feed:
         """Keep the records before the bad place, but no cursor that has passed it."""
         before = [record for record in block.records if record.position < bad.position]
         cut = replace(block, records=before, bad=[], partial=True, complete=False, after=self._cursor)
-        outcome = self._journal.feed(cut).result()
+        outcome = _in_turn(self._journal.feed(cut).result())
         if outcome.duplicates:
             self._stop_at(cut, self._as_bad(outcome)[0])
             return
@@ -191,7 +191,7 @@ class Feed:
     def _settle(self) -> bool:
         """Wait for the oldest block; False where it had duplicate keys and the job stops at those."""
         block, future = self._under_way.popleft()
-        outcome = future.result()
+        outcome = _in_turn(future.result())
         if not outcome.duplicates:
             self._count(outcome)
             self._changed()
@@ -268,6 +268,14 @@ class Feed:
             if self._journal.ask(_unfinished_of(self._run)).result() < ahead:
                 return
             time.sleep(0.02)
+
+
+def _in_turn(outcome: FeedOutcome) -> FeedOutcome:
+    """A block is refused out of turn only behind one that was refused itself. Raises RuntimeError, a fault of onward:
+    records would be missing, and nobody could tell which."""
+    if outcome.out_of_turn:
+        raise RuntimeError("a block of the source was refused: the store's cursor is not where this run left it")
+    return outcome
 
 
 def _unfinished_of(run: int) -> Callable[[WorkStore], int]:
