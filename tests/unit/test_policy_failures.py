@@ -248,6 +248,67 @@ def test_memory_is_the_systems() -> None:
     assert kind_of(MemoryError()) is Kind.SYSTEM
 
 
+def test_what_urllib_wraps_is_looked_at() -> None:
+    for reason in (ConnectionRefusedError(111, "refused"), TimeoutError("late"), socket.gaierror(-3, "no name")):
+        assert kind_of(urllib.error.URLError(reason)) is Kind.TRANSIENT
+    for reason in (FileNotFoundError(2, "no such file"), ssl.SSLCertVerificationError("bad"), "unknown url type: x"):
+        assert kind_of(urllib.error.URLError(reason)) is Kind.BUG
+    told = classify(urllib.error.URLError(ConnectionRefusedError(111, "refused")), NOW)
+    assert (told.error_type, told.message) == ("urllib.error.URLError", "<urlopen error [Errno 111] refused>")
+
+
+def test_an_error_that_wraps_itself_is_a_bug() -> None:
+    error = urllib.error.URLError("x")
+    error.reason = error
+    assert kind_of(error) is Kind.BUG
+
+
+# Groups, as a TaskGroup raises them.
+
+
+@pytest.mark.parametrize(
+    ("members", "kind"),
+    [
+        ([TimeoutError(), ConnectionResetError()], Kind.TRANSIENT),
+        ([Rejected("a"), Rejected("b")], Kind.REJECTED),
+        ([Transient("a"), Rejected("b")], Kind.REJECTED),
+        ([Rejected("a"), Invalid("b")], Kind.INVALID),
+        ([Invalid("a"), MemoryError()], Kind.SYSTEM),
+        ([MemoryError(), ValueError("b"), Transient("c")], Kind.BUG),
+        ([ValueError("a"), Fatal("b")], Kind.FATAL),
+        ([ExceptionGroup("inner", [TimeoutError()]), Transient("b")], Kind.TRANSIENT),
+        ([ExceptionGroup("inner", [TimeoutError(), Fatal("x")]), Transient("b")], Kind.FATAL),
+    ],
+    ids=repr,
+)
+def test_of_a_group_the_gravest_member_decides(members: list[Exception], kind: Kind) -> None:
+    assert kind_of(ExceptionGroup("unhandled errors", members)) is kind
+    assert kind_of(ExceptionGroup("unhandled errors", members[::-1])) is kind
+
+
+def test_a_group_of_one_is_that_one() -> None:
+    assert classify(ExceptionGroup("g", [ValueError("7 is odd")]), NOW) == classify(ValueError("7 is odd"), NOW)
+    assert kind_of(BaseExceptionGroup("g", [SystemExit(3)])) is Kind.BUG
+
+
+def test_a_group_waits_for_the_longest_and_costs_no_attempt_where_no_member_does() -> None:
+    slow, slower = (with_status(HTTPX_STATUS, 429, {"retry-after": value}) for value in ("3", "8"))
+    told = classify(ExceptionGroup("g", [slow, slower]), NOW)
+    assert (told.kind, told.throttled, told.retry_after) == (Kind.TRANSIENT, True, 8)
+    assert not classify(ExceptionGroup("g", [slow, with_status(HTTPX_STATUS, 503)]), NOW).throttled
+
+
+def test_a_group_tells_what_decided() -> None:
+    told = classify(ExceptionGroup("g", [Transient("later"), ValueError("7 is odd"), KeyError("k")]), NOW)
+    assert (told.error_type, told.message) == ("ExceptionGroup", "ValueError: 7 is odd; KeyError: 'k'")
+
+
+def test_the_job_is_asked_about_the_group_and_then_about_its_members() -> None:
+    group = ExceptionGroup("g", [ValueError("a"), ValueError("b")])
+    assert kind_of(group, ask=lambda error: Rejected if isinstance(error, ExceptionGroup) else None) is Kind.REJECTED
+    assert kind_of(group, ask=lambda error: Transient if isinstance(error, ValueError) else None) is Kind.TRANSIENT
+
+
 # The job's own word.
 
 

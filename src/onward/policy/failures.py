@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,6 +60,16 @@ NOT_TRANSIENT_CLASSES = frozenset(
         "requests.exceptions.InvalidURL",
     }
 )
+MOST_SEVERE_FIRST = (
+    Kind.FATAL,
+    Kind.BUG,
+    Kind.SYSTEM,
+    Kind.CONFLICT,
+    Kind.INVALID,
+    Kind.REJECTED,
+    Kind.TRANSIENT,
+)
+"""Of the members of an exception group the first of these kinds decides."""
 FATAL_CODES = frozenset({"insufficient_quota", "model_not_found", "invalid_api_key", "billing_hard_limit_reached"})
 
 
@@ -91,8 +101,34 @@ def classify(
     """Tell the kind of `error`; `ask` is the job's own function and is heard first.
 
     `now` (UTC seconds) turns a Retry-After date into seconds. A fault inside `ask` counts as its having no opinion.
+    A group of exceptions is judged by its members, unless `ask` has an opinion of the group.
     """
     meaning = _opinion(ask, error)
+    if isinstance(meaning, BaseExceptionGroup):
+        members = [classify(member, now, step_has_succeeded, ask) for member in meaning.exceptions]
+        return _of_group(members, error)
+    return _classify_one(meaning, error, now, step_has_succeeded)
+
+
+def _of_group(members: Sequence[Classified], error: BaseException) -> Classified:
+    """One kind for all: that of the gravest member. It waits for as long as any of those asked for."""
+    if len(members) == 1:
+        return members[0]
+    gravest = min(members, key=lambda member: MOST_SEVERE_FIRST.index(member.kind))
+    alike = [member for member in members if member.kind is gravest.kind]
+    told = "; ".join(dict.fromkeys(f"{member.error_type}: {member.message}" for member in alike))
+    return Classified(
+        kind=gravest.kind,
+        error_type=_name(error),
+        message=_cut(told),
+        retry_after=max((one.retry_after for one in alike if one.retry_after is not None), default=None),
+        throttled=all(member.throttled for member in alike),
+        status=gravest.status if len({member.status for member in alike}) == 1 else None,
+    )
+
+
+def _classify_one(meaning: BaseException, error: BaseException, now: float, step_has_succeeded: bool) -> Classified:
+    """`meaning` stands for `error`: the job's opinion of it, where it has one."""
     try:
         kind, status, asked = _kind(meaning, step_has_succeeded), _status(meaning), _retry_after(meaning, now)
     except Exception:  # to look at another library's exception may itself raise
@@ -131,6 +167,8 @@ def _kind(error: BaseException, step_has_succeeded: bool) -> Kind:
     if status is not None:
         return _kind_of_status(status, step_has_succeeded)
     names = _class_names(error)
+    if "urllib.error.URLError" in names and isinstance(reason := getattr(error, "reason", None), BaseException):
+        return _kind(reason, step_has_succeeded)
     if names & TRANSIENT_CLASSES and not names & NOT_TRANSIENT_CLASSES:
         return Kind.TRANSIENT
     return Kind.BUG
@@ -206,6 +244,10 @@ def _text(error: BaseException) -> str:
         text = str(error) or _name(error)
     except BaseException:  # whatever another library's code raises there, it is not the run's end
         return _name(error)
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
     left_out = len(text) - LONGEST_TEXT
     return (
         text
