@@ -91,3 +91,52 @@ def test_back_over_a_link_leads_where_the_system_says(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("far/deep")
     place.fine("run", "job.py", "--store", "link/../there.db")
     assert (tmp_path / "far" / "there.db").exists()
+
+
+UNLUCKY = (
+    "glob",
+    "json",
+    "csv",
+    "getpass",
+    "rich",
+    "typer",
+    "structlog",
+    "pydantic",
+    "traceback",
+    "select",
+    "tempfile",
+)
+
+
+def test_files_named_like_modules_do_not_come_in_the_way(tmp_path: Path) -> None:
+    mine = "from helper import WHO\nfrom iniconfig import HERE as OURS\n"
+    job = JOB.replace("@job.step", "@job.step(process=True)").replace('record["id"]', "[WHO, OURS]")
+    place = a_job(tmp_path, mine + job)
+    for name in UNLUCKY:
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('nobody wanted this one')\n")
+    (tmp_path / "helper.py").write_text("WHO = 'mine'\n")
+    (tmp_path / "iniconfig.py").write_text("HERE = 'mine, not what is installed'\n")
+    (tmp_path / "elsewhere").mkdir()
+    for folder, file in ((tmp_path / "elsewhere", "../job.py"), (tmp_path, "job.py")):
+        at = Place.__new__(Place)
+        object.__setattr__(at, "folder", folder)
+        for words in (
+            ["run", file],
+            ["run", file, "--log-format", "json"],
+            ["status", file],
+            ["retry", file, "--all"],
+            ["export", file, "--out", "o.csv"],
+        ):
+            ended = at.onward(*words)
+            assert ended.returncode == 0, (words, ended)
+        assert at.onward("run", file, "--nonsense").returncode == 2
+    assert [row["outputs"]["call"] for row in place.export()] == [["mine", "mine, not what is installed"]] * 3
+
+
+@pytest.mark.parametrize("name", ["rich", "traceback", "tempfile"])
+def test_a_job_file_may_have_any_name(tmp_path: Path, name: str) -> None:
+    place = a_job(tmp_path)
+    (tmp_path / "job.py").rename(tmp_path / f"{name}.py")
+    place.fine("run", f"{name}.py")
+    place.fine("status", f"{name}.py")
+    place.fine("export", f"{name}.py", "--out", "o.csv")

@@ -11,6 +11,7 @@ from typing import Any
 
 from onward.errors import DeclarationError, UsageError
 from onward.job import registry
+from onward.job.folders import belongs_to_others, make_importable
 from onward.job.job import Job
 from onward.job.place import whole_path
 from onward.job.plan import JobReference
@@ -31,7 +32,7 @@ def load_job(spec: str) -> Job:
         job = _pick(place, name, module, noticed, file)
         job.reference = JobReference(file, None, job.name)
         return job
-    _importable(Path.cwd())
+    make_importable(str(Path.cwd()))
     module, noticed = _import(place)
     origin = whole_path(Path(module.__file__)) if module.__file__ else None
     job = _pick(place, name, module, noticed, origin)
@@ -47,7 +48,7 @@ def load_reference(reference: JobReference) -> Job:
     file = reference.file
     if reference.module is not None:
         if file is not None:
-            _importable(_root(file, reference.module))
+            make_importable(str(_root(file, reference.module)))
         module, noticed = _import(reference.module)
     elif file is not None:
         module, noticed = _load_file(file)
@@ -87,7 +88,7 @@ def _load_file(file: Path) -> tuple[ModuleType, list[Job]]:
         raise UsageError(f"there is no file {file}") from None
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror or error}") from error
-    _importable(file.parent)
+    make_importable(str(file.parent))
     module = ModuleType(_module_name(file))
     module.__file__ = str(file)
     module.__spec__ = importlib.util.spec_from_file_location(module.__name__, file)
@@ -110,11 +111,12 @@ def _run(module: ModuleType, execute: Callable[[], None]) -> tuple[ModuleType, l
 
 
 def _module_name(file: Path) -> str:
-    """The file's own name, unless another module goes by it already."""
+    """The file's own name, unless another module goes by it, or would."""
     known = sys.modules.get(file.stem)
-    if known is None or getattr(known, "__file__", None) == str(file):
+    if known is not None and getattr(known, "__file__", None) == str(file):
         return file.stem
-    return f"onward_job_{file.stem}"
+    taken = known is not None or belongs_to_others(file.stem)
+    return f"onward_job_{file.stem}" if taken else file.stem
 
 
 def _import(name: str) -> tuple[ModuleType, list[Job]]:
@@ -157,11 +159,6 @@ def _explain(error: BaseException, place: str) -> None:
     if isinstance(error, SystemExit):
         said = f"the file ends the process (sys.exit({error.code!r})) when it is loaded"
     raise UsageError(f"{spot}: {said}") from error
-
-
-def _importable(folder: Path) -> None:
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
 
 
 def _root(file: Path, module: str) -> Path:
