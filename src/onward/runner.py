@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from onward.clock import SystemClock
+from onward.engine.loops import run_to_end
 from onward.engine.session import Announcement as Announcement
 from onward.engine.session import Options as Options
 from onward.engine.session import Session
@@ -104,6 +105,11 @@ def open_sink(out: str | Path, format: str | None, flat: bool) -> Sink:
     return formats.open_sink(out, format, flat)
 
 
+def unknown_suffix(out: str) -> str:
+    """What an export's name ends in where that says no format, so that it holds JSON Lines; else empty."""
+    return formats.unknown_suffix(out)
+
+
 def source_of(records: Sequence[Any], key: tuple[str, ...] | str | None) -> Source:
     """A source of records that are at hand; `key` as `sources.given.Given` has it."""
     return Given(records, key)
@@ -116,7 +122,7 @@ def run(job: Job, binding: Binding, options: Options) -> RunResult:
             stack.enter_context(_quick_switching())
         runner = stack.enter_context(asyncio.Runner())
         try:
-            return runner.run(run_async(job, binding, options))
+            return run_to_end(runner, run_async(job, binding, options))
         finally:
             _leave_behind(runner.get_loop())
 

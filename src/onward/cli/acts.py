@@ -42,7 +42,7 @@ def _mark(
     job, keys = split(words, job_name)
     target = find(job, store, job_name, instance, params)
     marked = act(target.job, *map(Typed, keys), **target.asked, **selection)
-    streams.out(str(marked))
+    streams.answer(str(marked))
     if marked.count and not marked.dry_run:
-        streams.out(f"Next: {target.run_command}")
+        streams.answer(f"Next: {target.run_command}")
     return 0

@@ -20,12 +20,15 @@ def export(
     params: list[str] | None,
 ) -> int:
     """Write results to a file: in source order, of one moment, whole or not at all."""
-    from onward import api
+    from onward import api, runner
 
     target = find(job, store, job_name, instance, params)
+    strange = "" if form else runner.unknown_suffix(out)
+    if strange:
+        streams.err(f"onward: {strange} is no format (jsonl, csv, parquet; or say --format): {out} gets JSON Lines")
     rows = api.export(
         target.job, out, **target.asked, format=form, state=state, flat=flat, generation=generation, steps=steps or ()
     )
     if out != "-":
-        streams.out(f"{rows:,} {'row' if rows == 1 else 'rows'} written to {out}")
+        streams.answer(f"{rows:,} {'row' if rows == 1 else 'rows'} written to {out}")
     return 0

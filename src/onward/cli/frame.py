@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
-from onward.cli.words import duration, left, printable, rate, records
+from onward.cli.words import duration, key_text, left, printable, rate, records
 
 if TYPE_CHECKING:
     from onward.engine.tally import Progress
@@ -128,7 +128,7 @@ class Frame:
         if longest is None or longest[2] < LONG_CALL:
             return []
         key, step, age = longest
-        return [Text(f"longest: {printable(key)} at {step}, for {duration(age)}", style="dim")]
+        return [Text(f"longest: {key_text(key)} at {step}, for {duration(age)}", style="dim")]
 
 
 def bar(counts: Mapping[str, int], total: int, room: int, heavy: str = "━", light: str = "─") -> Text:

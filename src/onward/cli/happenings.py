@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from onward.cli.words import duration, key_text, printable, records
+from onward.cli.words import brief, duration, key_text, records
 
 FIRST = 5
 _MORE = {
@@ -42,7 +42,7 @@ class Happenings:
 
 
 def _source_read(fields: Mapping[str, Any]) -> str:
-    source = printable(str(fields["source"]))
+    source = brief(str(fields["source"]))
     parts = [
         (fields["new"], "new"),
         (fields["changed"], "changed, to be done with the new value"),
@@ -69,11 +69,11 @@ def _ended(verb: str) -> Callable[[Mapping[str, Any]], str]:
 
 def _reset(fields: Mapping[str, Any]) -> str | None:
     count = fields.get("count")
-    return f"{printable(fields['reason'])}: {records(count)} put back" if count else None
+    return f"{brief(fields['reason'])}: {records(count)} put back" if count else None
 
 
 def _with_key(before: str) -> Callable[[Mapping[str, Any]], str]:
-    return lambda fields: f"{before} {key_text(fields['key'])}: {printable(str(fields.get('reason') or ''))}"
+    return lambda fields: f"{before} {key_text(fields['key'])}: {brief(str(fields.get('reason') or ''))}"
 
 
 def _paused(fields: Mapping[str, Any]) -> str | None:
@@ -82,13 +82,13 @@ def _paused(fields: Mapping[str, Any]) -> str | None:
         return None
     calls = "1 call in progress has" if fields["calls"] == 1 else f"{fields['calls']} calls in progress have"
     grace = duration(fields["grace"])
-    return f"stopping ({printable(fields['reason'])}): {calls} {grace} to end; another signal stops at once"
+    return f"stopping ({brief(fields['reason'])}): {calls} {grace} to end; another signal stops at once"
 
 
 _WORDS: dict[str, Callable[[Mapping[str, Any]], str | None]] = {
     "source_read": _source_read,
-    "source_changed": lambda fields: f"the input has changed ({printable(fields['reason'])}): it is read again",
-    "bad_line": lambda fields: f"bad line {printable(fields['where'])}: {printable(fields['reason'])}",
+    "source_changed": lambda fields: f"the input has changed ({brief(fields['reason'])}): it is read again",
+    "bad_line": lambda fields: f"bad line {brief(fields['where'])}: {brief(fields['reason'])}",
     "records_reset": _reset,
     "record_failed": _ended("failed"),
     "record_quarantined": _ended("quarantined"),
@@ -97,7 +97,7 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str | None]] = {
         f"abandoned: the call of {fields['step']} for {key_text(fields['key'])} does not return; the run goes on"
     ),
     "lease_lost": _with_key("lost:"),
-    "log_grows": lambda fields: f"warning: {printable(fields['reason'])}",
-    "resource_failed": lambda fields: f"warning: {printable(fields['reason'])}",
+    "log_grows": lambda fields: f"warning: {brief(fields['reason'])}",
+    "resource_failed": lambda fields: f"warning: {brief(fields['reason'])}",
     "run_paused": _paused,
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from onward.cli import streams
 from onward.cli.happenings import Happenings
-from onward.cli.words import duration, left, printable, rate, records
+from onward.cli.words import duration, key_text, left, printable, rate, records
 
 if TYPE_CHECKING:
     from onward.engine.tally import Progress
@@ -62,7 +62,7 @@ def progress_line(progress: Progress) -> str:
         parts.append(f"{records(retrying)} waiting for another try ({causes})")
     if progress.longest is not None and progress.longest[2] >= EVERY:
         key, step, age = progress.longest
-        parts.append(f"longest: {printable(key)} at {step} for {duration(age)}")
+        parts.append(f"longest: {key_text(key)} at {step} for {duration(age)}")
     return ", ".join(parts)
 
 

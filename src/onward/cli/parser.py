@@ -20,7 +20,12 @@ def read(words: list[str]) -> Call | int:
     """What the command line says, or the exit code where it only asked for help. Raises typer's errors."""
     calls: list[Call] = []
     application = _application(calls.append)
-    returned: Any = get_command(application).main(words, prog_name="onward", standalone_mode=False)
+    try:
+        returned: Any = get_command(application).main(words, prog_name="onward", standalone_mode=False)
+    except OSError as error:
+        raise streams.AnswerLost.by(error) from error
+    except SystemExit:  # how rich takes it that nobody reads the help
+        return 0
     if calls:
         return calls[0]
     return returned if isinstance(returned, int) else 0

@@ -75,6 +75,8 @@ def failures(
     from onward.cli import tables
 
     causes = api.causes(target.job, **target.asked, **chosen)
+    if not causes:
+        return tables.show(tables.no_failures(api.status(target.job, **target.asked), target))
     return tables.show(tables.failures(causes, list(islice(found, LISTED)), target))
 
 
@@ -106,5 +108,5 @@ def _json(*values: Any) -> int:
     from onward.codec import dumps
 
     for value in values:
-        streams.out(dumps(value))
+        streams.answer(dumps(value))
     return 0

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onward.cli.target import Target
-from onward.cli.words import counted, duration, printable, records
+from onward.cli.words import brief, counted, duration, records
 
 if TYPE_CHECKING:
     from onward.model import RunResult
@@ -61,7 +61,7 @@ def _versions(told: Announcement, target: Target) -> Iterator[str]:
 def closing(result: RunResult, finished: Mapping[str, Any], target: Target) -> Iterator[str]:
     """Why the run ended, and as the last line the counts and the next command. `finished`: the last event."""
     if result.exit_code in (3, 4):
-        yield f"stopped: {printable(result.reason)}"
+        yield f"stopped: {brief(result.reason)}"
     if not finished.get("recorded", True):
         yield "the end of this run could not be written to the store; the next run puts its records back"
     if result.total == 0 and result.exit_code == 0:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from onward.cli import errors, streams
 from onward.cli.target import Target, find
+from onward.cli.words import brief
 from onward.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -125,7 +126,11 @@ class _Session:
             return self._told(runner.run, job, binding, options).exit_code
         with streams.kept_clean() as out:
             result = self._told(runner.run, job, binding, options)
-            streams.write(out, self._status(binding, result))
+            try:
+                streams.answer(self._status(binding, result), out)
+            except streams.AnswerLost as lost:
+                streams.err(f"onward: {lost}; what is done is kept, {self._target.command('status', '--json')} has it")
+                return max(result.exit_code, errors.STOPPED_EARLY) if result.exit_code != errors.USAGE else errors.USAGE
         return result.exit_code
 
     def _told(self, run: Callable[..., RunResult], *arguments: Any) -> RunResult:
@@ -136,7 +141,7 @@ class _Session:
         finally:
             self._teller.stop()
         if result.exit_code in (errors.USAGE, errors.ONWARD_FAULT):
-            streams.err(f"onward: {result.reason}")
+            streams.err(f"onward: {brief(result.reason)}")
         for line in report.closing(result, self._finished, self._target):
             self._say(line)
         return result

@@ -1,4 +1,7 @@
-"""Standard streams that may be closed, broken or narrow: a lost reader never changes what a command does or returns."""
+"""Standard streams that may be closed, broken or narrow: a lost reader never changes what a command does or returns.
+
+A reader who is there and does not get what was asked for, because a disk is full, hears of it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import os
 import sys
 from collections.abc import Iterator
 from typing import TextIO
+
+from onward.errors import OnwardError
 
 
 def repair() -> None:
@@ -37,18 +42,44 @@ def _tolerant(stream: TextIO | None) -> TextIO:
     return stream
 
 
-def write(stream: TextIO, text: str) -> None:
-    """Write whole lines; once nobody reads, all that follows goes nowhere."""
+class AnswerLost(OnwardError):
+    """What was asked for could not be written to standard output."""
+
+    @classmethod
+    def by(cls, error: OSError) -> AnswerLost:
+        return cls(f"standard output cannot be written: {error.strerror or error}")
+
+
+def write(stream: TextIO, text: str) -> OSError | None:
+    """Write whole lines; once that has failed, all that follows goes nowhere.
+
+    What went wrong, unless it is only that nobody reads.
+    """
     try:
         stream.write(text if text.endswith("\n") else text + "\n")
         stream.flush()
-    except (OSError, ValueError):
+    except BrokenPipeError:
         silence(stream)
+    except OSError as error:
+        silence(stream)
+        return error
+    except ValueError:  # closed
+        silence(stream)
+    return None
+
+
+def answer(text: str, stream: TextIO | None = None) -> None:
+    """What was asked for, to standard output. Raises AnswerLost."""
+    error = write(stream or sys.stdout, text)
+    if error is not None:
+        raise AnswerLost.by(error) from error
 
 
 def out(text: str) -> None:
-    """To standard output."""
-    write(sys.stdout, text)
+    """To standard output, beside the point: that it could not be written is only said."""
+    error = write(sys.stdout, text)
+    if error is not None:
+        err(f"onward: {AnswerLost.by(error)}")
 
 
 def err(text: str) -> None:

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from rich import box
@@ -18,12 +18,13 @@ from rich.text import Text
 from onward.cli import streams
 from onward.cli.frame import STYLES, bar
 from onward.cli.target import Target
-from onward.cli.words import counted, duration, key_text, printable
+from onward.cli.words import brief, counted, duration, key_text, printable
 
 ROOMY = 200
 GAP = 3
 LEGIBLE = 8
 RUNS_SHOWN = 5
+NEEDS_A_PERSON = 4
 Answer = Mapping[str, Any]
 
 
@@ -36,7 +37,7 @@ def show(parts: Iterable[RenderableType]) -> int:
     console = Console(file=text, force_terminal=terminal, width=width, highlight=False, markup=False, emoji=False)
     for part in parts:
         console.print(part)
-    streams.out("\n".join(line.rstrip() for line in text.getvalue().strip("\n").splitlines()))
+    streams.answer("\n".join(line.rstrip() for line in text.getvalue().strip("\n").splitlines()))
     return 0
 
 
@@ -46,16 +47,14 @@ def status(found: Answer, target: Target) -> Iterator[RenderableType]:
     name = f"{found['job']} · {found['instance']}" if found["instance"] else found["job"]
     yield Text.assemble((printable(name), "bold"), "  ", _standing(found["runs"]))
     yield Text(f"store {found['store']}", style="dim")
+    stopped = _stopped(found["runs"])
+    if stopped:
+        yield Text(stopped, style="yellow")
     line = bar(counts, total, 40)
     line.append(f" {done:,} / {total:,}" + (f"  {100 * done // total}%" if total else ""))
     yield line.append("" if found["source_complete"] else " (the input is not read to its end)", style="dim")
     yield from _counts_line(found)
-    yield from _table(
-        "step",
-        "version",
-        "succeeded:",
-        rows=[(step["name"], step["version"][:12], f"{step['succeeded']:,}") for step in found["steps"]],
-    )
+    yield from _steps(found)
     yield from _table(
         "waiting for",
         "records:",
@@ -78,12 +77,25 @@ def status(found: Answer, target: Target) -> Iterator[RenderableType]:
         ],
     )
     yield from _runs(found["runs"])
-    yield Text(_advice(found, target))
+    advice = _advice(found, target)
+    if advice:
+        yield Text(advice)
+
+
+def _alive(runs: Sequence[Answer]) -> list[Answer]:
+    return [run for run in runs if run["ended"] is None and run["reason"] is None]
+
+
+def _stopped(runs: Sequence[Answer]) -> str:
+    """Why the newest run stopped before its work was done; empty where it did not, or died."""
+    if not runs or runs[-1]["exit_code"] in (None, 0, 1):
+        return ""
+    return f"run {runs[-1]['run']} stopped: {brief(runs[-1]['reason'])}"
 
 
 def _standing(runs: Sequence[Answer]) -> Text:
     """Whether anybody works on it: a run that died is not running, whatever it left behind."""
-    alive = [run for run in runs if run["ended"] is None and run["reason"] is None]
+    alive = _alive(runs)
     if alive:
         names = ", ".join(f"{run['run']} on {printable(run['host'])}" for run in alive)
         return Text(f"running: run {names}", style="green")
@@ -106,10 +118,23 @@ def _counts_line(found: Answer) -> Iterator[Text]:
     yield Text("   ").join(parts)
 
 
+def _steps(found: Answer) -> Iterator[RenderableType]:
+    """Steps with today's version, which is not always the one that results come from."""
+    steps, older = found["steps"], found["older_versions"]
+    rows = [(step["name"], step["version"][:12], f"{step['succeeded']:,}") for step in steps]
+    if not older:
+        yield from _table("step", "version", "succeeded:", rows=rows)
+        return
+    by_older = [f"{sum(older.get(step['name'], {}).values()):,}" for step in steps]
+    rows_and_older = [(*row, number) for row, number in zip(rows, by_older, strict=True)]
+    yield from _table("step", "version now", "succeeded:", "finished by older versions:", rows=rows_and_older)
+
+
 def _advice(found: Answer, target: Target) -> str:
+    """The next command; empty while a run is at work on what is left."""
     counts = found["counts"]
     if counts["pending"] or counts["in_progress"] or not found["source_complete"]:
-        return f"Next: {target.run_command}"
+        return "" if _alive(found["runs"]) else f"Next: {target.run_command}"
     if counts["failed"] or counts["quarantined"] or counts["unconfirmed"]:
         return f"Next: {target.command('failures')}"
     return f"Next: {target.command('rerun', '--stale') if found['stale'] else target.export_command}"
@@ -126,9 +151,11 @@ def _runs(runs: Sequence[Answer]) -> Iterator[RenderableType]:
 
 
 def _lasted(run: Answer) -> str:
-    if run["ended"] is None:
-        return ""
-    return duration((_time(run["ended"]) - _time(run["started"])).total_seconds())
+    """Nobody knows how long a run worked that died; its end is when it was found dead."""
+    if run["exit_code"] is None and run["reason"] is not None:
+        return "unknown"
+    ended = datetime.now(UTC) if run["ended"] is None else _time(run["ended"])
+    return duration(max((ended - _time(run["started"])).total_seconds(), 0.0))
 
 
 def _exit(run: Answer) -> str:
@@ -150,11 +177,17 @@ def instances(found: Sequence[Answer]) -> Iterator[RenderableType]:
         yield Text("no instances")
 
 
+def no_failures(standing: Answer, target: Target) -> Iterator[RenderableType]:
+    """Why a run stopped is found with the run, where the records that failed were put back."""
+    yield Text("no failed, quarantined or unconfirmed records")
+    runs = standing["runs"]
+    if runs and runs[-1]["exit_code"] == NEEDS_A_PERSON:
+        yield Text(f"but {_stopped(runs)}", style="yellow")
+        yield Text(f"Mend that, then: {target.run_command}")
+
+
 def failures(causes: Sequence[Answer], first: Sequence[Answer], target: Target) -> Iterator[RenderableType]:
     total = sum(cause["count"] for cause in causes)
-    if not total:
-        yield Text("no failed, quarantined or unconfirmed records")
-        return
     rows = [
         (f"{one['count']:,}", one["step"] or "the record itself", one["kind"], one["error_type"], one["error"])
         for one in causes

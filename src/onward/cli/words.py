@@ -8,13 +8,28 @@ from typing import Any
 SHOWN_STATES = ("succeeded", "failed", "quarantined", "unconfirmed", "in_progress", "pending")
 
 
+LONGEST_KEY = 100
+LONGEST_TEXT = 1000
+
+
 def key_text(key: Any) -> str:
-    """A key as it is typed: text plainly, the rest as JSON; nothing that could steer a terminal."""
+    """A key as it is typed: text plainly, the rest as JSON; nothing that could steer a terminal, long ones cut."""
     from onward.codec import dumps
 
     if isinstance(key, str) and key.isprintable():
-        return key
-    return dumps(key).encode("ascii", "backslashreplace").decode()
+        return short(key, LONGEST_KEY)
+    return short(dumps(key), LONGEST_KEY).encode("ascii", "backslashreplace").decode()
+
+
+def short(text: str, most: int) -> str:
+    """At most so many letters: of a longer text the middle is left out."""
+    end = most // 3
+    return text if len(text) <= most else f"{text[: most - end - 1]}…{text[-end:]}"
+
+
+def brief(text: str) -> str:
+    """Foreign text as a part of a line: printable, and not without end."""
+    return printable(short(text, LONGEST_TEXT))
 
 
 def printable(text: str) -> str:

@@ -68,6 +68,7 @@ def mark(desk: Desk, subject: Subject, act: Act, selection: Selection, validate:
     `validate` checks corrected inputs. Raises UsageError, and has then changed nothing.
     """
     _check(subject, act, selection)
+    _check_step(desk, subject, act, selection.step)
     if selection.from_file is not None:
         with readable_twice(selection.from_file) as file:
             return _from_file(desk, subject, act, selection, file, validate)
@@ -85,8 +86,18 @@ def _check(subject: Subject, act: Act, selection: Selection) -> None:
         raise UsageError(f"which records? Name their keys, or say all, kind, step or stale: {act} takes no default")
     if selection.all and selection.names_records:
         raise UsageError("named keys and all exclude each other")
-    if act == "rerun" and selection.step is not None and selection.step not in subject.today:
-        raise UsageError(f"there is no step {selection.step!r} (steps: {', '.join(subject.today)})")
+
+
+def _check_step(desk: Desk, subject: Subject, act: Act, step: str | None) -> None:
+    """A step is one of today's; for those that failed, it may also be one that is no longer there."""
+    if step is None or step in subject.today:
+        return
+    known = list(subject.today)
+    if act != "rerun":
+        causes = desk.standing(subject.number).counts.failures
+        known += sorted({at for at, _ in causes if at is not None} - set(known))
+    if step not in known:
+        raise UsageError(f"there is no step {step!r} (steps: {', '.join(known)})")
 
 
 def _from_file(

@@ -17,6 +17,7 @@ from onward.ports import Desk
 
 AT_ONCE = 500
 SHOWN = 5
+LONGEST_SHOWN = 100
 _STRUCTURED = ('"', "[", "{")
 
 
@@ -125,7 +126,8 @@ def _json(text: str) -> Any:
 
 
 def _shown(key: Any) -> str:
-    return repr(str(key)) if isinstance(key, str) else repr(key)
+    text = repr(str(key)) if isinstance(key, str) else repr(key)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 @contextmanager

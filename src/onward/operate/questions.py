@@ -72,7 +72,7 @@ def instances(desk: Desk, job: str) -> list[dict[str, Any]]:
 def status(desk: Desk, subject: Subject) -> dict[str, Any]:
     """How an instance stands, as the contract has it."""
     standing = desk.standing(subject.number)
-    counts = standing.counts
+    counts, results = standing.counts, ResultVersions(standing.results)
     return {
         "job": subject.job,
         "instance": subject.instance,
@@ -82,7 +82,8 @@ def status(desk: Desk, subject: Subject) -> dict[str, Any]:
         "counts": {str(state): counts.of(state) for state in State},
         "waiting": [_waiting(one) for one in standing.waiting],
         "vanished": counts.vanished,
-        "stale": ResultVersions(standing.results).stale(subject.today),
+        "stale": results.stale(subject.today),
+        "older_versions": results.older(subject.today),
         "skipped": counts.skipped,
         "steps": [
             {"name": step, "version": version, "succeeded": counts.steps.get(step, 0)}

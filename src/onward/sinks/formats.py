@@ -39,6 +39,12 @@ def open_sink(path: str | Path, format: str | None = None, flat: bool = False) -
     return JsonlSink(place, flat)
 
 
+def unknown_suffix(path: str) -> str:
+    """The suffix of a file's name that says no format, so that JSON Lines are written; empty where there is none."""
+    suffix = "" if is_standard_output(path) else Path(path.lower().removesuffix(".gz")).suffix
+    return "" if suffix.removeprefix(".") in ("", "ndjson", *FORMATS) else suffix
+
+
 def _by_suffix(name: str) -> str:
     suffix = Path(name).suffix.removeprefix(".")
     return suffix if suffix in FORMATS else "jsonl"
