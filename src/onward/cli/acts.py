@@ -40,7 +40,7 @@ def _mark(
     from onward.operate.choices import Typed
 
     job, keys = split(words, job_name)
-    target = find(job, store, job_name, instance, params)
+    target = find(job, store=store, job_name=job_name, instance=instance, params=params)
     marked = act(target.job, *map(Typed, keys), **target.asked, **selection)
     streams.answer(str(marked))
     if marked.count and not marked.dry_run:

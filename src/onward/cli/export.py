@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from onward.cli import streams
-from onward.cli.target import find
+from onward.cli.target import About, find
 
 
 def export(
@@ -14,15 +16,12 @@ def export(
     flat: bool,
     generation: str,
     steps: list[str] | None,
-    store: str | None,
-    job_name: str | None,
-    instance: str | None,
-    params: list[str] | None,
+    **about: Unpack[About],
 ) -> int:
     """Write results to a file: in source order, of one moment, whole or not at all."""
     from onward import api, runner
 
-    target = find(job, store, job_name, instance, params)
+    target = find(job, **about)
     strange = "" if form else runner.unknown_suffix(out)
     if strange:
         streams.err(f"onward: {strange} is no format (jsonl, csv, parquet; or say --format): {out} gets JSON Lines")

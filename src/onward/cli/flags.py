@@ -99,7 +99,7 @@ _RUN = (
     Flag("--no-create", "no_create", "A missing store is an error."),
     _STORE, _INSTANCE, _PARAM, DEBUG,
 )  # fmt: skip
-_ABOUT = (_STORE, _JOB_NAME, _INSTANCE, _PARAM, DEBUG)
+ABOUT = (_STORE, _JOB_NAME, _INSTANCE, _PARAM, DEBUG)
 
 
 def _choosing(all_words: str, step_words: str) -> tuple[Flag, ...]:
@@ -110,7 +110,7 @@ def _choosing(all_words: str, step_words: str) -> tuple[Flag, ...]:
         Flag("--step", "step", step_words, "STEP"),
         Flag("--stale", "stale", "Those that today's steps would make anew."),
         Flag("--dry-run", "dry_run", "Only count them."),
-        *_ABOUT,
+        *ABOUT,
     )
 
 
@@ -118,7 +118,7 @@ _AT_STEP = "Those that failed at this step."
 _FAILURES = (
     _JSON, _KIND,
     Flag("--state", "state", "Only failed, quarantined or unconfirmed ones.", "STATE"),
-    *_ABOUT,
+    *ABOUT,
 )  # fmt: skip
 _EXPORT = (
     Flag("--out", "out", "The file to write; - is standard output.", "FILE", required=True),
@@ -128,7 +128,7 @@ _EXPORT = (
     Flag("--generation", "generation", "last, or all: older results, too.", "WHICH",
          one_of("last", "all"), "last", "last"),
     Flag("--step", "steps", "Only this step's output; repeatable.", "STEP", many=True),
-    *_ABOUT,
+    *ABOUT,
 )  # fmt: skip
 
 RUN_HELP = """Run a job, or resume it: what is done stays done.
@@ -149,11 +149,11 @@ COMMANDS = {
     for command in (
         Command("run", "run:run", RUN_HELP, "JOB", _RUN),
         Command("status", "questions:status", "Counts by state and step, runs, what is waiting and why.", "JOB",
-                (_JSON, *_ABOUT)),
-        Command("instances", "questions:instances", "The job's instances, oldest first.", "JOB", (_JSON, *_ABOUT)),
+                (_JSON, *ABOUT)),
+        Command("instances", "questions:instances", "The job's instances, oldest first.", "JOB", (_JSON, *ABOUT)),
         Command("failures", "questions:failures",
                 "Failed, quarantined and unconfirmed records, those alike counted together first.", "JOB", _FAILURES),
-        Command("show", "questions:show", "One record's whole history and the reasons.", "JOB KEY", (_JSON, *_ABOUT)),
+        Command("show", "questions:show", "One record's whole history and the reasons.", "JOB KEY", (_JSON, *ABOUT)),
         Command("retry", "acts:retry", "Mark failed records to be tried again by the next run.", "JOB [KEY]...",
                 _choosing("All failed records.", _AT_STEP)),
         Command("release", "acts:release", "Let quarantined records go on; --from FILE may bring corrected ones.",

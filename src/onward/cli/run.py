@@ -52,7 +52,7 @@ def run(
 ) -> int:
     try:
         with _termination_interrupts():
-            target = find(job, store, None, instance, params)
+            target = find(job, store=store, job_name=None, instance=instance, params=params)
             bounds = _bounds(target, limit, max_failures, max_time, grace)
             flags = {
                 "concurrency": concurrency,

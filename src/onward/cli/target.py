@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from onward.cli import streams
 from onward.errors import UsageError
@@ -49,11 +49,19 @@ class Target:
         return self.command("export", "--out", "results.jsonl")
 
 
-def find(
-    word: str | None, store: str | None, job_name: str | None, instance: str | None, assignments: Sequence[str] | None
-) -> Target:
+class About(TypedDict):
+    """The flags that all commands but `run` share: `flags.ABOUT`."""
+
+    store: str | None
+    job_name: str | None
+    instance: str | None
+    params: list[str] | None
+
+
+def find(word: str | None, **about: Unpack[About]) -> Target:
     """Load the job that `word` names, or take `job_name` from the store. Raises UsageError."""
-    given = tuple(assignments or ())
+    store, job_name, instance = about["store"], about["job_name"], about["instance"]
+    given = tuple(about["params"] or ())
     if word is not None and job_name is not None:
         raise UsageError("JOB and --job (or ONWARD_JOB) both name the job; give one of them")
     if word is None and job_name is None:
