@@ -49,6 +49,20 @@ async def acts(record, opened, context):
         os._exit(record["code"])
     if do == "system exit":
         raise SystemExit(3)
+    if do == "task exits":
+        async def leaves():
+            sys.exit(3)
+        await asyncio.create_task(leaves())
+    if do == "fork":
+        if os.fork() == 0:
+            time.sleep(record["seconds"])
+            os._exit(0)
+        os._exit(3)
+    if do == "block":
+        time.sleep(record["seconds"])
+        os._exit(4)
+    if do == "memory":
+        raise MemoryError("too big")
     if do == "cancel":
         raise asyncio.CancelledError
     if do == "print":

@@ -17,8 +17,9 @@ from children_bench import JOB, assignment_in, attempts, call, calling, is_alive
 
 from onward.clock import SystemClock
 from onward.codec import dumps
+from onward.engine import children
 from onward.engine.calls import CallOutcome, Died, EndedEarly, Raised, Returned
-from onward.engine.children import Assignment, Child
+from onward.engine.children import Assignment, Child, end_all
 from onward.model import Kind
 from onward.store.sqlite.work import SqliteWorkStore
 
@@ -163,6 +164,45 @@ def test_a_dead_child_accuses_nobody_who_comes_later(assignment: Assignment) -> 
     assert outcome.beside == ()
 
 
+def test_a_death_is_noticed_though_what_was_left_behind_holds_the_pipe(assignment: Assignment) -> None:
+    began = time.monotonic()
+    outcome = call(assignment, {"do": "fork", "seconds": 20})
+    assert isinstance(outcome, Died)
+    assert outcome.how.startswith("exit code 3")
+    assert outcome.beside == (0,)
+    assert time.monotonic() - began < 10
+
+
+def test_a_death_concerns_only_the_calls_that_had_begun(assignment: Assignment) -> None:
+    guilty, other = calling(assignment, {"do": "block", "seconds": 0.5}, {"do": "return", "give": 1})
+    assert isinstance(guilty, Died)
+    assert isinstance(other, Died)
+    assert (guilty.beside, other.beside) == ((0,), ())
+
+
+def test_a_death_while_the_job_is_loaded_is_nobodys(assignment: Assignment) -> None:
+    assert assignment.file is not None
+    (attempt,) = attempts(assignment, {"do": "return"})
+    job = Path(assignment.file)
+    job.write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)\n" + job.read_text())
+
+    async def go() -> CallOutcome:
+        return await asyncio.wait_for(Child(assignment).call(attempt, "{}"), 30)
+
+    outcome = asyncio.run(go())
+    assert isinstance(outcome, Died)
+    assert outcome.how.startswith("signal 9 (SIGKILL)")
+    assert outcome.beside == ()
+
+
+def test_memory_that_runs_out_is_like_a_death_of_that_call_alone(assignment: Assignment) -> None:
+    slept, short = calling(assignment, {"do": "sleep", "seconds": 0.3}, {"do": "memory"})
+    assert slept == Returned('"slept"')
+    assert isinstance(short, Died)
+    assert (short.beside, short.survived) == ((1,), True)
+    assert short.how.startswith("MemoryError: too big")
+
+
 # Jobs that a child cannot load.
 
 
@@ -172,10 +212,9 @@ def test_a_dead_child_accuses_nobody_who_comes_later(assignment: Assignment) -> 
         (lambda text: text.replace('version="1")\nasync', 'version="2")\nasync'), "the job's code changed"),
         (lambda text: "raise RuntimeError('not today')\n" + text, "not today"),
         (lambda text: text + "\nthis is no python\n", "invalid syntax"),
-        (lambda text: "import os; os._exit(5)\n" + text, "exit code 5"),
         (lambda text: text.replace('yield "open"', "raise OSError('no such host')"), "no such host"),
     ],
-    ids=["edited", "raises", "no python", "exits", "resource"],
+    ids=["edited", "raises", "no python", "resource"],
 )
 def test_a_job_that_cannot_be_loaded_stops_the_run(
     assignment: Assignment, change: Callable[[str], str], says: str
@@ -243,6 +282,73 @@ def test_a_child_that_is_closed_ends_by_itself(assignment: Assignment) -> None:
         began = time.monotonic()
         await until(lambda: not is_alive(int(answer.text)))
         assert time.monotonic() - began < 5
+
+    asyncio.run(go())
+
+
+SLOW_TO_CLOSE = 'yield "open"\n    time.sleep({})\n    open({!r}, "w").close()'
+
+
+def test_children_that_are_ended_are_waited_for(assignment: Assignment, tmp_path: Path) -> None:
+    assert assignment.file is not None
+    job, mark = Path(assignment.file), tmp_path / "closed"
+    job.write_text(job.read_text().replace('yield "open"', SLOW_TO_CLOSE.format(0.5, str(mark))))
+
+    async def go() -> None:
+        child = Child(assignment)
+        await child._ready
+        await end_all([child])
+        assert mark.exists()
+        assert child.dead
+
+    asyncio.run(go())
+
+
+def test_children_that_do_not_end_are_killed(assignment: Assignment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "CLOSE_WITHIN", 0.3)
+    assert assignment.file is not None
+    job = Path(assignment.file)
+    job.write_text(job.read_text().replace('yield "open"', SLOW_TO_CLOSE.format(60, "never")))
+
+    async def go() -> None:
+        child = Child(assignment)
+        await child._ready
+        await end_all([child])
+        await asyncio.wait_for(child.ended, 10)
+        assert child._how is not None
+        assert child._how.startswith("signal 9")
+
+    asyncio.run(go())
+
+
+def test_a_child_that_is_being_closed_ends_with_its_pipe(assignment: Assignment) -> None:
+    assert assignment.file is not None
+    job = Path(assignment.file)
+    job.write_text(job.read_text().replace('yield "open"', SLOW_TO_CLOSE.format(60, "never")))
+
+    async def go() -> None:
+        child = Child(assignment)
+        await child._ready
+        child.close()
+        await asyncio.sleep(0.5)
+        assert not child.dead
+        child._outbox.put(None)  # as when the parent dies
+        await asyncio.wait_for(child.ended, 5)
+
+    asyncio.run(go())
+
+
+def test_a_child_that_still_loads_the_job_ends_with_its_pipe(assignment: Assignment) -> None:
+    assert assignment.file is not None
+    job = Path(assignment.file)
+    job.write_text("import time; time.sleep(60)\n" + job.read_text())
+
+    async def go() -> None:
+        child = Child(assignment)
+        await asyncio.sleep(1.0)
+        assert not child.dead
+        child._outbox.put(None)
+        await asyncio.wait_for(child.ended, 5)
 
     asyncio.run(go())
 

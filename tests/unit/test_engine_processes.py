@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -12,8 +13,8 @@ from typing import Any
 import pytest
 from children_bench import assignment_in, attempts, is_alive, until
 
-from onward.engine import messages
-from onward.engine.calls import CallOutcome, EndedEarly, Raised, Returned, Stale
+from onward.engine import children, messages
+from onward.engine.calls import CallOutcome, Died, EndedEarly, Raised, Returned, Stale
 from onward.engine.children import Assignment, Processes
 from onward.model import Kind
 from onward.policy.failures import Classified
@@ -33,7 +34,7 @@ def pool(act: Callable[[Processes], Any], assignment: Assignment | None) -> Any:
         try:
             return await asyncio.wait_for(act(made), 40)
         finally:
-            made.close()
+            await made.close()
 
     return asyncio.run(go())
 
@@ -87,6 +88,69 @@ def test_a_job_that_is_nowhere_to_be_found_has_no_processes(assignment: Assignme
     assert outcome.failure.kind is Kind.FATAL
 
 
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "PAUSE", 0.01)
+
+
+def test_a_process_that_dies_while_it_loads_the_job_is_replaced(
+    assignment: Assignment, tmp_path: Path, quick: None
+) -> None:
+    (one,) = attempts(assignment, {"do": "pid"})
+    file, mark = Path(str(assignment.file)), tmp_path / "it was here"
+    dies = f"import os; os.path.exists({str(mark)!r}) or (os.mkdir({str(mark)!r}), os.kill(os.getpid(), 9))\n"
+    file.write_text(dies + file.read_text())
+
+    async def act(made: Processes) -> None:
+        lost, called = await made.call(one), await made.call(one)
+        assert isinstance(lost, Died)
+        assert lost.beside == ()
+        assert isinstance(called, Returned)
+
+    pool(act, assignment)
+
+
+def test_a_job_whose_processes_never_come_up_stops_the_run(assignment: Assignment, quick: None) -> None:
+    made_attempts = attempts(assignment, *[{"do": "pid"}] * 3)
+    file = Path(str(assignment.file))
+    file.write_text("import os; os._exit(5)\n" + file.read_text())
+
+    async def act(made: Processes) -> None:
+        for turn in range(1, children.MOST_LOST + 1):
+            outcomes = await asyncio.gather(*[made.call(one) for one in made_attempts])
+            lost = [isinstance(one, Died) and not one.beside for one in outcomes]
+            assert any(lost) is (turn < children.MOST_LOST)
+        for outcome in outcomes:
+            assert isinstance(outcome, Raised)
+            assert outcome.failure.kind is Kind.FATAL
+            assert (
+                "5 child processes in a row ended before a call began in them: exit code 5" in outcome.failure.message
+            )
+
+    pool(act, assignment)
+
+
+def test_a_process_that_cannot_be_started_is_tried_again(
+    assignment: Assignment, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, failures = subprocess.Popen, [OSError(11, "Resource temporarily unavailable")] * 2
+
+    def popen(*arguments: Any, **others: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return real(*arguments, **others)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+
+    async def act(made: Processes) -> None:
+        (one,) = attempts(assignment, {"do": "pid"})
+        outcomes = [await made.call(one) for _ in range(3)]
+        assert outcomes[0] == Died("it could not be started: Resource temporarily unavailable", ())
+        assert isinstance(outcomes[2], Returned)
+
+    pool(act, assignment)
+
+
 # Messages.
 
 
@@ -98,6 +162,7 @@ def test_a_job_that_is_nowhere_to_be_found_has_no_processes(assignment: Assignme
         EndedEarly("enough"),
         EndedEarly("\ud800\x00"),
         Stale("embed", "no longer fits \udfff"),
+        Died("MemoryError: too big", (7,), survived=True),
         Raised(Classified(Kind.TRANSIENT, "Transient", "later", 2.5, True)),
         Raised(Classified(Kind.BUG, "ValueError", "\ud800")),
         Raised(Classified(Kind.FATAL, "httpx.HTTPStatusError", "forbidden", status=403)),

@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import pytest
 from engine_bench import EngineBench, job
 
+from onward import Retry
 from onward.codec import loads
-from onward.engine import suspects
+from onward.engine import children
 from onward.engine.attempt import Attempt
 from onward.engine.calls import CallOutcome, Died, Returned
 from onward.engine.children import Assignment
@@ -27,12 +28,13 @@ class FakeChild:
     """A child in this process: a guilty record's call ends it, and every call in progress with it."""
 
     guilty: ClassVar[set[Any]] = set()
+    short: ClassVar[set[Any]] = set()
     made: ClassVar[list[FakeChild]] = []
     began: ClassVar[Counter[Any]] = Counter()
     most_beside: ClassVar[int] = 0
 
-    def __init__(self, assignment: Assignment):
-        self.dead = False
+    def __init__(self, assignment: Assignment, round: int):
+        self.dead, self.round = False, round
         self.closed = False
         self._calls: dict[asyncio.Future[CallOutcome], Attempt] = {}
         FakeChild.made.append(self)
@@ -48,6 +50,8 @@ class FakeChild:
         FakeChild.most_beside = max(FakeChild.most_beside, len(self._calls))
         if key in FakeChild.guilty:
             loop.call_later(0.004, self._die)
+        elif key in FakeChild.short:
+            future.set_result(Died("MemoryError: too big", (attempt.claimed.id,), survived=True))
         else:
             loop.call_later(0.012, self._answer, future, value)
         try:
@@ -77,7 +81,8 @@ class FakeChild:
 
 @pytest.fixture(autouse=True)
 def fake_children(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(suspects, "Child", FakeChild)
+    monkeypatch.setattr(children, "Child", FakeChild)
+    FakeChild.short = set()
     FakeChild.guilty, FakeChild.made, FakeChild.began = set(), [], Counter()
     FakeChild.most_beside = 0
     yield
@@ -89,10 +94,13 @@ class Bench(EngineBench):
     def __init__(self, keys: Any, concurrency: int = 8, others: Any = (), store: SqliteWorkStore | None = None):
         made = job()
         self.here: Counter[Any] = Counter()
+        self.short: dict[Any, int] = {}
 
-        @made.step(version="1")
+        @made.step(version="1", retry=Retry(base=0.01))
         async def one(record: Any) -> Any:
             self.here[record] += 1
+            if self.here[record] <= self.short.get(record, 0):
+                raise MemoryError("too big")
             assert record not in FakeChild.guilty, "a suspect is called in this process"
             return record
 
@@ -262,13 +270,75 @@ def test_a_job_that_no_child_can_load_runs_its_suspects_here_one_at_a_time() -> 
 
     async def go() -> None:
         async with bench:
-            bench.inquest.assignment = None
+            bench.inquest.starts = None
             await bench.judge()
             assert bench.ended() == {"succeeded": set(range(6))}
 
     asyncio.run(go())
     assert FakeChild.made == []
     assert bench.here == Counter(range(6))
+
+
+# Memory that runs out.
+
+
+def worked_through(bench: Bench) -> dict[str, set[Any]]:
+    async def go() -> dict[str, set[Any]]:
+        async with bench:
+            await bench.until(lambda: bench.inquest.begin() or bench._is_over())
+            return bench.ended()
+
+    return asyncio.run(go())
+
+
+def test_memory_that_ran_out_once_is_nobodys_failure() -> None:
+    bench = Bench((), others=range(6))
+    bench.short = {3: 1}
+    assert worked_through(bench) == {"succeeded": set(range(6))}
+    assert bench.here[3] == 2
+    assert FakeChild.made == []
+    told = [fields for event, fields in bench.heard if event == "record_reset"]
+    assert [(one["key"], one["kind"], one["error_type"], one["reason"]) for one in told] == [
+        (3, "system", "MemoryError", "out of memory")
+    ]
+
+
+def test_a_record_for_which_memory_runs_out_twice_goes_on_in_a_child() -> None:
+    bench = Bench((), others=range(6))
+    bench.short = {3: 99}
+    assert worked_through(bench) == {"succeeded": set(range(6))}
+    assert (bench.here[3], FakeChild.began) == (2, Counter({3: 1}))
+
+
+def test_a_record_for_which_memory_runs_out_alone_is_convicted_after_three_times() -> None:
+    bench = Bench((), others=range(6))
+    bench.short, FakeChild.short = {3: 99, 4: 99}, {3}
+
+    async def go() -> None:
+        async with bench:
+            await bench.until(lambda: bench.inquest.begin() or bench._is_over())
+            assert bench.ended() == {"succeeded": {0, 1, 2, 4, 5}, "quarantined": {3}}
+            assert bench.row(3)["failure"][:3] == ("system", "MemoryError", '"MemoryError: too big"')
+            assert bench.row(3)["failed_runs"] == 0
+
+    asyncio.run(go())
+    assert bench.here[3] == 2
+    assert FakeChild.began[4] == 1
+    assert not any(child.dead for child in FakeChild.made)
+
+
+def test_in_a_notebook_it_is_convicted_here() -> None:
+    bench = Bench((), others=range(6))
+    bench.short = {3: 99}
+
+    async def go() -> None:
+        async with bench:
+            bench.inquest.starts = None
+            await bench.until(lambda: bench.inquest.begin() or bench._is_over())
+            assert bench.ended() == {"succeeded": {0, 1, 2, 4, 5}, "quarantined": {3}}
+
+    asyncio.run(go())
+    assert bench.here[3] == 5
 
 
 def test_a_bounded_step_keeps_its_bound_among_suspects() -> None:

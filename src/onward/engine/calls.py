@@ -50,10 +50,17 @@ class Stale:
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """The process that made the call died. `beside` are the records whose calls it was making, this one included."""
+    """The process that made the call died. `beside` are the records whose calls had begun, this one included; empty
+    where this one's had not. `survived`: it lives on, the call alone ended, for want of memory."""
 
     how: str
     beside: tuple[int, ...]
+    survived: bool = False
+
+    def failure(self) -> Classified:
+        if self.survived:
+            return Classified(Kind.SYSTEM, "MemoryError", self.how)
+        return Classified(Kind.SYSTEM, "ProcessDied", f"the process died while it ran: {self.how}")
 
 
 def cancelled_itself() -> Raised:
@@ -134,12 +141,14 @@ class LocalCaller:
         except BaseException as error:
             return self.raised(attempt, error)
 
-    def raised(self, attempt: Attempt, error: BaseException) -> Raised:
+    def raised(self, attempt: Attempt, error: BaseException) -> CallOutcome:
         """What an exception of the attempt's step means."""
         assert attempt.step is not None
         failure = classify(error, time.time(), self._has_succeeded(attempt.step.name), self._plan.classify)
         if failure.kind is Kind.BUG and (place := _place(error, attempt.step.function)):
             failure = Classified(failure.kind, failure.error_type, f"{failure.message} ({place})")
+        if failure.kind is Kind.SYSTEM:  # no fault of the record's own, until it is found so
+            return Died(f"{failure.error_type}: {failure.message}", (attempt.claimed.id,), survived=True)
         return Raised(failure)
 
     def _context(self, attempt: Attempt) -> Context:

@@ -6,25 +6,25 @@ It never opens the store. What steps print goes to the error output, so that it 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import queue
 import signal
 import sys
 import threading
-import time
+import traceback
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from onward.engine import messages
 from onward.engine.attempt import Attempt
 from onward.engine.calls import LocalCaller, cancelled_itself
+from onward.engine.loops import run_to_end
 from onward.engine.resources import Resources
 from onward.errors import OnwardError, UsageError
 from onward.job.loading import load_reference
 from onward.job.plan import JobReference, Plan
 from onward.model import Claimed, StoredOutput
-
-CLOSE_WITHIN = 10.0
 
 
 def main() -> None:
@@ -32,7 +32,14 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # a service manager sends them to all processes; the parent decides
         signal.signal(number, signal.SIG_IGN)
     inbox, outbox = _private_streams()
-    asyncio.run(_serve(inbox, outbox))
+    marks = int(sys.argv[2]) if sys.argv[2] else None
+    if marks is not None:
+        os.set_inheritable(marks, False)
+    try:
+        run_to_end(asyncio.Runner(), _serve(inbox, Outbox(outbox), marks))
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
     os._exit(0)  # threads of abandoned calls must not keep the child alive
 
 
@@ -46,28 +53,43 @@ def _private_streams() -> tuple[BinaryIO, BinaryIO]:
     return inbox, outbox
 
 
-async def _serve(inbox: BinaryIO, outbox: BinaryIO) -> None:
+class Outbox:
+    """What goes to the parent: answers through a thread, what must be there before a call begins at once."""
+
+    def __init__(self, stream: BinaryIO):
+        self._stream = stream
+        self._one_at_a_time = threading.Lock()
+        self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        threading.Thread(target=self._send, daemon=True).start()
+
+    def put(self, message: dict[str, Any]) -> None:
+        self._answers.put(message)
+
+    def say_now(self, message: dict[str, Any]) -> None:
+        """Return once it is in the pipe, where the death of this process no longer keeps it from the parent."""
+        try:
+            with self._one_at_a_time:
+                messages.send(self._stream, message)
+        except OSError:  # the parent is gone
+            os._exit(0)
+
+    def _send(self) -> None:
+        while True:
+            self.say_now(self._answers.get())
+
+
+async def _serve(inbox: BinaryIO, outbox: Outbox, marks: int | None) -> None:
     first = messages.receive(inbox)
     if first is None:
         return
-    answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    threading.Thread(target=_answer, args=(outbox, answers), daemon=True).start()
+    calls = _Calls(inbox, outbox, marks)
     try:
         caller = await _open(first)
     except OnwardError as error:
-        messages.send(outbox, {"broken": str(error)})
+        outbox.say_now({"broken": str(error)})
         return
-    answers.put({"ready": True})
-    await _Calls(caller, inbox, answers).serve()
+    await calls.serve(caller)
     await caller.resources.close()
-
-
-def _answer(outbox: BinaryIO, answers: queue.SimpleQueue[dict[str, Any]]) -> None:
-    while True:
-        try:
-            messages.send(outbox, answers.get())
-        except OSError:  # the parent is gone
-            os._exit(0)
 
 
 async def _open(first: dict[str, Any]) -> _ChildCaller:
@@ -95,7 +117,7 @@ class _ChildCaller(LocalCaller):
     def attempt(self, message: dict[str, Any]) -> Attempt:
         outputs = {name: StoredOutput(version, output) for name, (version, output) in message["outputs"].items()}
         claimed = Claimed(
-            message["call"],
+            message["record"],
             0,
             0,
             message["key"],
@@ -112,28 +134,35 @@ class _ChildCaller(LocalCaller):
 
 
 class _Calls:
-    """The calls in progress in this child."""
+    """The calls in progress in this child. From its making on the pipe is listened to, whatever the loop does."""
 
-    def __init__(self, caller: _ChildCaller, inbox: BinaryIO, answers: queue.SimpleQueue[dict[str, Any]]):
-        self._caller = caller
+    _caller: _ChildCaller
+
+    def __init__(self, inbox: BinaryIO, outbox: Outbox, marks: int | None):
         self._inbox = inbox
-        self._answers = answers
+        self._marks = marks
+        self._outbox = outbox
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
         self._over = asyncio.Event()
-
-    async def serve(self) -> None:
-        """Make calls until the parent says that no more will come."""
         threading.Thread(target=self._listen, daemon=True).start()
+
+    async def serve(self, caller: _ChildCaller) -> None:
+        """Make calls until the parent says that no more will come."""
+        self._caller = caller
+        self._outbox.put({"ready": True})
         await self._over.wait()
 
     def _listen(self) -> None:
-        while (message := messages.receive(self._inbox)) is not None:
-            if "end" in message:
-                self._loop.call_soon_threadsafe(self._over.set)
-                time.sleep(CLOSE_WITHIN)
-                break
-            self._loop.call_soon_threadsafe(self._handle, message)
+        try:
+            while (message := messages.receive(self._inbox)) is not None:
+                if "end" in message:
+                    self._loop.call_soon_threadsafe(self._over.set)
+                else:
+                    self._loop.call_soon_threadsafe(self._handle, message)
+        except BaseException:  # a message that is too big for the memory that is left
+            traceback.print_exc()
+            os._exit(1)
         os._exit(0)  # the pipe has closed: whatever is still being computed is of no use to anybody
 
     def _handle(self, message: dict[str, Any]) -> None:
@@ -146,14 +175,23 @@ class _Calls:
         self._tasks[message["call"]] = task
         task.add_done_callback(lambda _: self._tasks.pop(message["call"], None))
 
+    def _mark(self, number: int) -> None:
+        """The call begins: its record may be what ends this process."""
+        if self._marks is None:
+            self._outbox.say_now({"began": number})
+            return
+        with contextlib.suppress(BrokenPipeError):  # the parent is gone, as the other pipe will tell
+            os.write(self._marks, messages.MARK.pack(number))
+
     async def _call(self, message: dict[str, Any]) -> None:
+        self._mark(message["call"])
         try:
             outcome = await self._caller.call(self._caller.attempt(message))
         except asyncio.CancelledError:
             if message["call"] not in self._tasks:
                 raise  # it was cut, and nobody waits
             outcome = cancelled_itself()
-        self._answers.put({"call": message["call"], **messages.outcome_to_message(outcome)})
+        self._outbox.put({"call": message["call"], **messages.outcome_to_message(outcome)})
 
 
 if __name__ == "__main__":

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 import orjson
 
-from onward.engine.calls import CallOutcome, EndedEarly, Raised, Returned, Stale
+from onward.engine.calls import CallOutcome, Died, EndedEarly, Raised, Returned, Stale
 from onward.model import Kind
 from onward.policy.failures import Classified
 
+MARK = struct.Struct(">I")
+"""The number of a call that has begun, as it stands in the pipe for marks."""
 _LENGTH = struct.Struct(">I")
 
 
@@ -31,8 +34,23 @@ def receive(stream: BinaryIO) -> dict[str, Any] | None:
         return None
     (length,) = _LENGTH.unpack(head)
     text = stream.read(length)
-    if len(text) < length:
-        return None
+    return _read(text) if len(text) == length else None
+
+
+def arriving(chunks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """The messages in what arrives piece by piece, each as soon as it is whole."""
+    waiting = bytearray()
+    for chunk in chunks:
+        waiting += chunk
+        while len(waiting) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(waiting)[0]
+            if len(waiting) < end:
+                break
+            yield _read(bytes(waiting[_LENGTH.size : end]))
+            del waiting[:end]
+
+
+def _read(text: bytes) -> dict[str, Any]:
     message: dict[str, Any]
     try:
         message = orjson.loads(text)
@@ -48,7 +66,8 @@ def outcome_to_message(outcome: CallOutcome) -> dict[str, Any]:
         return {"done": outcome.reason}
     if isinstance(outcome, Stale):
         return {"stale": outcome.step, "reason": outcome.reason}
-    assert isinstance(outcome, Raised)
+    if isinstance(outcome, Died):
+        return {"out of memory": outcome.how, "record": outcome.beside[0]}
     failure = outcome.failure
     return {
         "raised": failure.kind,
@@ -67,6 +86,8 @@ def outcome_from_message(message: dict[str, Any]) -> CallOutcome:
         return EndedEarly(message["done"])
     if "stale" in message:
         return Stale(message["stale"], message["reason"])
+    if "out of memory" in message:
+        return Died(message["out of memory"], (message["record"],), survived=True)
     return Raised(
         Classified(
             Kind(message["raised"]),

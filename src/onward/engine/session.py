@@ -111,7 +111,7 @@ class Session:
         )
         if not plan.store_inputs:
             self._worker.may_claim = lambda: self._feed.has_judged
-        self._inquest = Inquest(self._worker, assignment, inputs.value_of)
+        self._inquest = Inquest(self._worker, None if options.in_process else assignment, inputs.value_of)
         self._governor = Governor(
             begun.run,
             self._worker,
@@ -126,6 +126,9 @@ class Session:
         self._loop = asyncio.get_running_loop()
 
     async def work(self) -> RunResult:
+        task = asyncio.current_task()
+        assert task is not None
+        self._worker.is_cancelled = lambda: task.cancelling() > 0
         try:
             self._announce()
         except BaseException as error:
@@ -148,7 +151,10 @@ class Session:
 
     def _give_up(self, error: BaseException) -> None:
         with contextlib.suppress(OnwardError):
-            self._store.end_run(self._begun.run, ONWARD_FAULT, type(error).__name__)
+            if isinstance(error, asyncio.CancelledError):
+                self._store.end_run(self._begun.run, STOPPED_EARLY, "cancelled")
+            else:
+                self._store.end_run(self._begun.run, ONWARD_FAULT, type(error).__name__)
         self._store.close()
 
     async def _governed(self) -> Ending | None:
@@ -169,8 +175,7 @@ class Session:
     async def _close(self) -> None:
         self._feed.stop()
         self._worker.slots.close()
-        self._inquest.kill()
-        self._processes.close()
+        await asyncio.gather(self._inquest.close(), self._processes.close())
         await asyncio.to_thread(self._journal.close)
         self._feed.join(1.0)
         for fault in await self._resources.close():

@@ -7,14 +7,15 @@ alone convict. Whatever returns from a child, be it with an error, is cleared.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from onward.engine.attempt import Attempt
 from onward.engine.calls import CallOutcome, Died
-from onward.engine.children import Assignment, Child
+from onward.engine.children import Assignment, Child, Starts, end_all
 from onward.engine.worker import Worker
-from onward.model import Claimed
-from onward.policy.suspects import halves
+from onward.model import Claimed, Failure
+from onward.policy.suspects import halves, is_suspect
 from onward.ports import Batch, ClaimWish
 
 AT_ONCE = 1000
@@ -24,18 +25,24 @@ CLAIM_BYTES = 64 << 20
 class Group:
     """Suspects that share a child. The child is started with the first call and closed after the last."""
 
-    def __init__(self, records: tuple[int, ...], inquest: Inquest, assignment: Assignment):
+    def __init__(self, records: tuple[int, ...], inquest: Inquest, starts: Starts):
         self.records = records
         self.members = set(records)
         self.alone = len(records) == 1
         self._inquest = inquest
-        self.assignment = assignment
+        self.starts = starts
         self._child: Child | None = None
 
+    @property
+    def child(self) -> Child | None:
+        """The living one."""
+        return self._child if self._child is not None and not self._child.dead else None
+
     async def call(self, attempt: Attempt) -> CallOutcome:
-        if self._child is None or self._child.dead:
-            self._child = Child(self.assignment)
-        outcome = await self._child.call(attempt, self._inquest.value_of(attempt))
+        if self.child is None:
+            await self.starts.pause()
+        child = self._child = self.child or self.starts.make()
+        outcome = self.starts.judge(child, await child.call(attempt, self._inquest.value_of(attempt)))
         if isinstance(outcome, Died):
             return outcome
         self.leave(attempt.claimed.id)
@@ -55,7 +62,7 @@ class Inquest:
     """Claims suspects and runs them in groups, in the worker's slots like all other records."""
 
     def __init__(self, worker: Worker, assignment: Assignment | None, value_of: Callable[[Attempt], str]):
-        self.assignment = assignment
+        self.starts = Starts(assignment) if assignment is not None else None
         self.value_of = value_of
         self._worker = worker
         self._groups: set[Group] = set()
@@ -85,7 +92,7 @@ class Inquest:
         claimed: list[Claimed] = outcome.claimed[0]
         self._worker.tally.claimed(len(claimed))
         attempts = [Attempt(self._worker.plan, one, started=False) for one in claimed]
-        if self.assignment is None:
+        if self.starts is None:
             await self._one_by_one(attempts)
             return
         solo = [attempt for attempt in attempts if attempt.claimed.solo_deaths]
@@ -104,8 +111,8 @@ class Inquest:
                 await asyncio.sleep(0.02)
 
     def _form(self, attempts: list[Attempt]) -> None:
-        assert self.assignment is not None
-        group = Group(tuple(attempt.claimed.id for attempt in attempts), self, self.assignment)
+        assert self.starts is not None
+        group = Group(tuple(attempt.claimed.id for attempt in attempts), self, self.starts)
         self._groups.add(group)
         for attempt in attempts:
             attempt.home = group
@@ -114,10 +121,10 @@ class Inquest:
         """A call ended with its process. True: the inquest goes on with the record."""
         group = attempt.home
         if not isinstance(group, Group):
-            return False
+            return died.survived and self._ran_short(attempt, died)
         record = attempt.claimed.id
         if group.alone:
-            self._worker.died_alone(attempt, died.how)
+            self._worker.died_alone(attempt, died)
             return True
         group.leave(record)
         for half in halves(died.beside):
@@ -126,15 +133,37 @@ class Inquest:
         self._worker.submit(attempt.not_started_after_all())
         return True
 
+    def _ran_short(self, attempt: Attempt, died: Died) -> bool:
+        """Memory ran out in this process, maybe for the sake of others: the record goes back as after a death, and is
+        a suspect after the second. False where it was alone: in a process of its own, or as a suspect in a notebook."""
+        step, claimed = attempt.step, attempt.claimed
+        assert step is not None
+        if step.process or is_suspect(claimed.deaths, claimed.solo_deaths):
+            return False
+        claimed.deaths += 1
+        fact = attempt.given_back("out of memory")
+        failure = died.failure()
+        fact.failure = Failure(
+            step.name, step.version, failure.kind, failure.error_type, failure.message, attempt.attempts
+        )
+        if fact.hold is None:
+            fact.not_before = time.time() + step.retry.base
+        self._worker.submit(fact)
+        return True
+
     def _half(self, records: tuple[int, ...], beside: Group) -> Group:
         """The group of these records, made when the first of them arrives."""
         for group in self._groups:
             if group.records == records and group is not beside:
                 return group
-        group = Group(records, self, beside.assignment)
+        group = Group(records, self, beside.starts)
         self._groups.add(group)
         return group
 
     def kill(self) -> None:
         for group in self._groups:
             group.kill()
+
+    async def close(self) -> None:
+        """End the children that are left."""
+        await end_all([group.child for group in self._groups if group.child is not None])

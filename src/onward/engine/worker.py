@@ -59,6 +59,7 @@ class Worker:
         self.limit_left: int | None = None
         self.error: BaseException | None = None
         self.may_claim: Callable[[], bool] = lambda: True
+        self.is_cancelled: Callable[[], bool] = lambda: False
         self.on_fatal: Callable[[Attempt, Classified], None] = lambda attempt, failure: None
         self.on_died: Callable[[Attempt, Died], bool] = lambda attempt, died: False
         self.on_left: Callable[[Attempt, Fact], None] = lambda attempt, fact: None
@@ -291,7 +292,7 @@ class Worker:
             self._emit("call_abandoned", attempt, step=attempt.step.name, reason="its thread cannot be cut")
         if slot.cut == "timeout":
             return Raised(_timeout(attempt.step.timeout))
-        if slot.cut == "stop":
+        if slot.cut == "stop" or self.is_cancelled():
             return None
         return cancelled_itself()
 
@@ -316,7 +317,8 @@ class Worker:
             attempt.clear()
             self.submit(attempt.completed(outcome.text, self._starts_next(attempt)))
         elif isinstance(outcome, Raised):
-            attempt.clear()
+            if outcome.failure.kind is not Kind.FATAL:  # which need not have come from the step
+                attempt.clear()
             # A child knows nothing of other records.
             self._failed(attempt, outcome.failure.among(self.tally.has_succeeded(step.name)))
         elif isinstance(outcome, EndedEarly):
@@ -328,7 +330,7 @@ class Worker:
             self.submit(attempt.not_started_after_all())
         elif isinstance(outcome, Died):
             if not self.on_died(attempt, outcome):
-                self.died_alone(attempt, outcome.how)
+                self.died_alone(attempt, outcome)
         else:
             self.submit(attempt.given_back("the run stopped before the step ended"))
         if not self.slots.ready:
@@ -357,14 +359,12 @@ class Worker:
         fact.event, fact.step = "record_waits", stale.step
         self.submit(fact)
 
-    def died_alone(self, attempt: Attempt, how: str) -> None:
+    def died_alone(self, attempt: Attempt, died: Died) -> None:
         """The process of this record alone died: one step nearer to conviction."""
-        fact = attempt.died(DEATHS_TO_CONVICT, how)
+        fact = attempt.died(DEATHS_TO_CONVICT, died.how)
         if fact.state is State.QUARANTINED:
-            assert attempt.step is not None
-            failure = Classified(Kind.SYSTEM, "ProcessDied", f"the process died while it ran: {how}")
-            verdict = Decision("quarantine", how)
-            fact = attempt.failed(failure, verdict, time.time())
+            verdict = Decision("quarantine", "out of memory" if died.survived else died.how)
+            fact = attempt.failed(died.failure(), verdict, time.time())
             fact.solo_deaths = attempt.claimed.solo_deaths
         self.submit(fact)
 
