@@ -32,10 +32,10 @@ PARTS: dict[str, list[str]] = {
     "types": ["mypy"],
     "typing": ["mypy", "--strict", "tests/typing"],
     "walls": ["lint-imports"],
-    "unit": ["pytest", "tests/unit", "tests/contract"],
-    "simulation": ["pytest", "tests/simulation"],
-    "acceptance": ["pytest", "tests/acceptance"],
-    "torture": ["pytest", "tests/torture"],
+    "unit": ["pytest", "-rs", "tests/unit", "tests/contract"],
+    "simulation": ["pytest", "-rs", "tests/simulation"],
+    "acceptance": ["pytest", "-rs", "tests/acceptance"],
+    "torture": ["pytest", "-rs", "tests/torture"],
     "mutants": ["python", "tests/mutants/run.py"],
 }
 

@@ -1,4 +1,7 @@
-"""What `import onward` offers besides declaring: running a job, asking about it, deciding about its records."""
+"""What `import onward` offers besides declaring: running a job, asking about it, deciding about its records.
+
+`instances`, `causes`, `show` and `bind` serve the command line alone and are not offered.
+"""
 
 from __future__ import annotations
 
