@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 import onward
@@ -50,8 +55,6 @@ def test_a_fault_on_the_loop_ends_the_run(
 
 @pytest.mark.timeout(30)
 def test_a_fault_of_the_inquest_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import apsw
-
     job, store = a_job(), str(tmp_path / "store.db")
     assert onward.run(job, store=store).exit_code == 0
     connection = apsw.Connection(store)
@@ -81,6 +84,32 @@ def test_a_run_that_cannot_be_announced_has_ended(tmp_path: Path) -> None:
     result = runner.run(job, job.bind(), runner.Options(store=store, announce=seen.append))
     assert result.exit_code == 0
     assert (seen[0].begun.others, seen[0].begun.dead_runs) == (0, [])
+
+
+@pytest.mark.timeout(30)
+def test_a_signal_is_noted_though_the_run_stops_for_another_reason(tmp_path: Path) -> None:
+    store, told, both = str(tmp_path / "store.db"), [], asyncio.Event()
+    job = onward.Job("j", source=onward.iterable(lambda: range(2), version="1"), max_failures=0)
+
+    @job.step(version="1")
+    async def one(record: int) -> int:
+        if record == 0:
+            await asyncio.wait_for(both.wait(), 10)
+            raise onward.Rejected("never")
+        both.set()
+        with contextlib.closing(apsw.Connection(store)) as looking:
+            while looking.execute("SELECT count(*) FROM records WHERE state = 'quarantined'").fetchone() == (0,):
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.2)
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(0.3)
+            told.extend(looking.execute("SELECT told FROM runs").fetchone())
+        return record
+
+    result = onward.run(job, store=store)
+    assert result.exit_code == 4
+    assert result.reason.startswith("1 records failed")
+    assert told == ["SIGTERM"]
 
 
 @pytest.mark.timeout(30)

@@ -62,6 +62,7 @@ class Governor:
     ):
         self.ending: Ending | None = None
         self._reset_first = False
+        self._told = False
         self._run = run
         self._worker = worker
         self._feed = feed
@@ -88,8 +89,10 @@ class Governor:
             self._feed.stop()
 
     async def told_to_stop(self, reason: str) -> None:
-        """A person or the system asked: durably noted before anything is given back, so that nobody is suspected."""
-        if self.ending is None:
+        """A person or the system asked: durably noted before anything is given back, so that nobody is suspected; also
+        where the run is stopping already, for what may follow is its process being killed."""
+        if not self._told:
+            self._told = True
             noted = self._journal.ask(lambda store: store.note_stop(self._run, reason))
             self.stop(Ending(STOPPED_EARLY, reason))
             await asyncio.wrap_future(noted)
