@@ -173,9 +173,9 @@ class Outcome:
 
 class WorkStore(Protocol):
     """The writing side of a store; one thread calls it. Every verb is durable when it returns or raises
-    StoreWriteError and has then changed nothing. A run that was taken over changes nothing by any verb: `renew` tells
-    it, `note_stop` and `end_run` pass over it, the others raise LeaseLost. `new`: this opening made it; `lease`:
-    seconds that a lease holds."""
+    StoreWriteError and has then changed nothing; after a fault of the disk all verbs do. A run that was taken over
+    changes nothing by any verb: `renew` tells it, `note_stop` and `end_run` pass over it, the others raise LeaseLost.
+    `new`: this opening made it; `lease`: seconds that a lease holds."""
 
     new: bool
     lease: float
@@ -222,6 +222,10 @@ class WorkStore(Protocol):
 
     def tidy(self) -> int:
         """Shrink what may be shrunk; the bytes of write-ahead log that remain."""
+
+    def reopen(self) -> None:
+        """After a fault of the disk: go on through a fresh connection, to close the run and no more; otherwise
+        nothing. Raises OnwardError."""
 
     def close(self) -> None:
         """Let go of the store."""

@@ -151,6 +151,7 @@ class Session:
 
     def _give_up(self, error: BaseException) -> None:
         with contextlib.suppress(OnwardError):
+            self._store.reopen()
             if isinstance(error, asyncio.CancelledError):
                 self._store.end_run(self._begun.run, STOPPED_EARLY, "cancelled")
             else:
@@ -168,9 +169,8 @@ class Session:
 
     async def _cancelled(self) -> None:
         """The caller's task was cancelled: stop as at a signal, without grace."""
-        with contextlib.suppress(OnwardError):
-            await self._governor.told_to_stop("cancelled")
-            self._worker.slots.cut_all()
+        await self._told_to_stop("cancelled")
+        self._worker.slots.cut_all()
 
     async def _close(self) -> None:
         self._feed.stop()
@@ -185,6 +185,7 @@ class Session:
     def _result(self, ending: Ending | None) -> RunResult:
         counts, lost = self._counts, False
         with contextlib.suppress(OnwardError):
+            self._store.reopen()
             counts = self._store.counts(self._begun.instance)
         code = exit_code(self._remains(counts), ending)
         held = counts.held.get("stale", 0)
@@ -301,7 +302,11 @@ class Session:
         )
 
     def _stop_by_signal(self, number: int) -> None:
-        self._stopping = self._loop.create_task(self._governor.told_to_stop(signal.Signals(number).name))
+        self._stopping = self._loop.create_task(self._told_to_stop(signal.Signals(number).name))
+
+    async def _told_to_stop(self, reason: str) -> None:
+        with contextlib.suppress(OnwardError):  # it has ended, or its store is gone: that is told elsewhere
+            await self._governor.told_to_stop(reason)
 
     def _signals(self) -> contextlib.AbstractContextManager[None]:
         if not self._options.handle_signals:

@@ -72,6 +72,21 @@ def open_writer(
     return connection, new
 
 
+def reopen_writer(path: Path) -> apsw.Connection:
+    """Another writing connection to a store that this process has open already."""
+    with _plain_errors(path):
+        connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
+        with _closed_if_refused(connection):
+            _patiently(lambda: _configure_writer(connection, path))
+    return connection
+
+
+def close_untouched(connection: apsw.Connection) -> None:
+    """Close without folding in the log."""
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    connection.close()
+
+
 def open_reader(path: Path) -> apsw.Connection:
     """A connection for questions. It never changes the store and must keep its transactions short."""
     if not _exists(path):
@@ -91,8 +106,7 @@ def _closed_if_refused(connection: apsw.Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        connection.close()
+        close_untouched(connection)
         raise
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import orjson
 
-from onward.errors import LeaseLost, SourceMoved, StoreWriteError
+from onward.errors import LeaseLost, OnwardError, SourceMoved, StoreWriteError
 from onward.model import Counts, ResultGroup, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
@@ -25,7 +25,11 @@ TIDY_MILLISECONDS = 200
 
 
 class SqliteWorkStore:
-    """One process's writing connection. `lease` in seconds; `path` None keeps everything in memory."""
+    """One process's writing connection. `lease` in seconds; `path` None keeps everything in memory.
+
+    After a fault of the disk nothing says what of the log is on it: the connection is not used again, and the log is
+    left as it is for who opens the store next.
+    """
 
     def __init__(
         self,
@@ -45,6 +49,8 @@ class SqliteWorkStore:
         self._locks = RunLocks(path)
         self._instances: dict[int, int] = {}
         self._lineages: dict[object, int] = {}
+        self._fault: OnwardError | None = None
+        self._disk_failed = False
 
     def begin_run(self, start: RunStart) -> RunBegun:
         run: int | None = None
@@ -123,6 +129,7 @@ class SqliteWorkStore:
         return self._instances[run]
 
     def counts(self, instance: int) -> Counts:
+        self._check_fault()
         with connection._plain_errors(self.path):
             return read_counts(self._connection, instance)
 
@@ -142,7 +149,7 @@ class SqliteWorkStore:
             return total
 
     def tidy(self) -> int:
-        if self.path is None:
+        if self.path is None or self._disk_failed:
             return 0
         self._connection.set_busy_timeout(TIDY_MILLISECONDS)
         with contextlib.suppress(apsw.Error):  # busy, full or failing: what is not folded in now stays in the log
@@ -162,14 +169,29 @@ class SqliteWorkStore:
         log = self.path.with_name(self.path.name + "-wal")
         return log.stat().st_size if log.exists() else 0
 
+    def reopen(self) -> None:
+        if self._fault is not None and self.path is not None:
+            distrusted, self._connection = self._connection, connection.reopen_writer(self.path)
+            # Only now: the first to open a log reads in what was never committed, and needs room for shared memory.
+            connection.close_untouched(distrusted)
+            self._fault = None
+
     def close(self) -> None:
         for run in self._instances:
             self._locks.drop(run)
-        self._connection.close()
+        if self._disk_failed:
+            connection.close_untouched(self._connection)
+        else:
+            self._connection.close()
+
+    def _check_fault(self) -> None:
+        if self._fault is not None:
+            raise self._fault
 
     @contextlib.contextmanager
     def _change(self, instance: int, run: int | None) -> Iterator[Change]:
         """A transaction whose counters are written with it; driver errors come out in words for people."""
+        self._check_fault()
         change = Change(self._connection, instance, run, self._clock.now())
         try:
             with connection.transaction(self._connection):
@@ -182,7 +204,10 @@ class SqliteWorkStore:
         except BaseException as error:
             self._lineages.clear()  # those interned in this transaction are gone with it
             if isinstance(error, apsw.Error):
-                raise connection.explain(error, self.path) from error
+                told = connection.explain(error, self.path)
+                if isinstance(error, apsw.IOError):  # a full disk refuses before anything is written
+                    self._fault, self._disk_failed = told, True
+                raise told from error
             raise
 
     @contextlib.contextmanager
