@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+import subprocess
+import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 import onward
-from onward import api
+from onward import api, runner
 from onward.engine import resources
 
 RAISED = [SystemExit(0), KeyboardInterrupt(), asyncio.CancelledError(), BaseExceptionGroup("g", [SystemExit(0)])]
@@ -74,6 +78,92 @@ def test_a_resource_that_does_not_close_does_not_keep_the_run(tmp_path: Path, mo
         return record
 
     assert onward.run(job, store=str(tmp_path / "store.db")).exit_code == 0
+
+
+@pytest.mark.timeout(30)
+def test_a_plain_resource_that_blocks_at_its_end_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "LONGEST_CLOSE", 0.2)
+    release, seen, heard = threading.Event(), list[str](), list[str]()
+    job = onward.Job("j", source=onward.iterable(lambda: range(4), version="1"))
+
+    @job.resource
+    def first() -> Iterator[int]:
+        yield 1
+        seen.append("first closed")
+
+    @job.resource
+    def stuck() -> Iterator[int]:
+        yield 1
+        release.wait()
+        seen.append("let go")
+
+    @job.step(version="1")
+    def one(record: int, first: int, stuck: int) -> int:
+        return record
+
+    options = runner.Options(
+        store=str(tmp_path / "store.db"),
+        listeners=[(lambda event, fields: heard.append(fields.get("reason", "")), False)],
+    )
+    assert runner.run(job, job.bind(), options).exit_code == 0
+    assert seen == ["first closed"]
+    assert "the resource stuck failed to close: it took longer than 0.2 seconds" in heard
+    release.set()
+
+
+STUCK_ON_THE_LOOP = """
+import signal, threading, time
+from onward.engine import resources
+import onward
+
+resources.LONGEST_CLOSE = 0.2
+resources.REPEAT_CUT = 0.1
+job = onward.Job("j", source=onward.iterable(lambda: range(4), version="1"))
+
+@job.resource
+def stuck():
+    thread = threading.get_ident()
+    yield 1
+    assert thread == threading.get_ident()
+    try:
+        time.sleep(3600)
+    except BaseException:
+        threading.Event().wait()
+
+@job.step(version="1")
+async def one(record, stuck):
+    return record
+
+if __name__ == "__main__":
+    assert onward.run(job, store="store.db").exit_code == 0
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+"""
+
+
+def test_what_blocks_the_loop_at_its_end_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(STUCK_ON_THE_LOOP)
+    subprocess.run([sys.executable, "job.py"], cwd=tmp_path, check=True, timeout=20)
+
+
+@pytest.mark.timeout(30)
+def test_a_plain_resource_of_async_steps_is_closed_in_the_loops_thread(tmp_path: Path) -> None:
+    job, closed_in = onward.Job("j", source=onward.iterable(lambda: range(4), version="1")), list[int]()
+
+    @job.resource
+    def connection() -> Iterator[sqlite3.Connection]:
+        made = sqlite3.connect(tmp_path / "other.db")
+        yield made
+        made.close()
+        closed_in.append(threading.get_ident())
+
+    @job.step(version="1")
+    async def one(record: int, connection: sqlite3.Connection) -> list[int]:
+        return list(connection.execute("SELECT 1").fetchone())
+
+    assert onward.run(job, store=str(tmp_path / "store.db")).exit_code == 0
+    assert closed_in == [threading.get_ident()]
 
 
 @pytest.mark.timeout(30)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
-from collections.abc import AsyncGenerator, Generator
+import signal
+import threading
+from collections.abc import AsyncGenerator, Generator, Iterator
 from typing import Any
 
+from onward.engine.threads import Threads
 from onward.errors import UsageError
 from onward.job.plan import Plan, ResourcePlan
 
 LONGEST_CLOSE = 60.0
+REPEAT_CUT = 1.0
+
+
+class _TooLong(BaseException):
+    """Closing takes too long. No Exception, which the code that is to be cut might catch."""
 
 
 class Resources:
@@ -22,6 +31,7 @@ class Resources:
         self._open: list[tuple[ResourcePlan, Any]] = []
         self.opened = False
         self._opening = asyncio.Lock()
+        self._used_on_loop = _used_on_loop(plan)
 
     async def open(self) -> None:
         """Open all that some step uses. Raises UsageError naming the resource that failed; the others are closed."""
@@ -57,21 +67,67 @@ class Resources:
 
     async def close(self) -> list[str]:
         """Close all; what went wrong, a line each. A resource that fails to close keeps neither others open nor the run
-        from its end, whatever it raises; one that does not return is cut where it awaits."""
+        from its end, whatever it raises. One that does not return is cut where it awaits; plain code that blocks is
+        left behind in its thread, or, where it belongs to the loop's thread, cut by a signal if that is possible."""
         faults, cancels, cancelled = [], _cancels(), None
         while self._open:
             resource, made = self._open.pop()
             try:
                 async with asyncio.timeout(LONGEST_CLOSE) as bound:
-                    await _leave(made)
+                    await self._leave(resource, made)
             except BaseException as error:
-                why = f"it took longer than {LONGEST_CLOSE:g} seconds" if bound.expired() else _words(error)
+                late = bound.expired() or isinstance(error, _TooLong)
+                why = f"it took longer than {LONGEST_CLOSE:g} seconds" if late else _words(error)
                 faults.append(f"the resource {resource.name} failed to close: {why}")
                 if isinstance(error, asyncio.CancelledError) and _cancels() > cancels:
                     cancelled = error
         if cancelled is not None:
             raise cancelled
         return faults
+
+    async def _leave(
+        self, resource: ResourcePlan, made: AsyncGenerator[Any, None] | Generator[Any, None, None]
+    ) -> None:
+        if not isinstance(made, Generator):
+            await anext(made, None)
+            await made.aclose()
+        elif resource.name in self._used_on_loop:
+            with _cut_after(LONGEST_CLOSE):
+                _finish(made)
+        else:
+            threads = Threads(asyncio.get_running_loop())
+            await threads.call(_finish, [made], {})
+            threads.close()
+
+
+def _used_on_loop(plan: Plan) -> set[str]:
+    """Resources that async steps or other resources use. They may be bound to the loop's thread, as a connection of
+    sqlite3 is; those that only plain steps use were used in threads all along."""
+    by_steps = {one.name for step in plan.steps if step.is_async for one in step.arguments if one.origin == "resource"}
+    return by_steps.union(*(resource.parameters for resource in plan.resources.values()))
+
+
+@contextlib.contextmanager
+def _cut_after(seconds: float) -> Iterator[None]:
+    """Cut plain code that blocks the main thread. Elsewhere, and where alarms are in use, nothing can."""
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or not hasattr(signal, "SIGALRM") or signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:
+        yield
+        return
+    over = False
+
+    def cut(number: int, frame: object) -> None:
+        if not over:
+            raise _TooLong
+
+    signal.signal(signal.SIGALRM, cut)
+    signal.setitimer(signal.ITIMER_REAL, seconds, REPEAT_CUT)
+    try:
+        yield
+    finally:
+        over = True
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 def _cancels() -> int:
@@ -83,10 +139,6 @@ def _words(error: BaseException) -> str:
     return str(error) if isinstance(error, Exception) and str(error) else type(error).__name__
 
 
-async def _leave(made: AsyncGenerator[Any, None] | Generator[Any, None, None]) -> None:
-    if isinstance(made, Generator):
-        next(made, None)
-        made.close()
-    else:
-        await anext(made, None)
-        await made.aclose()
+def _finish(made: Generator[Any, None, None]) -> None:
+    next(made, None)
+    made.close()
