@@ -39,6 +39,9 @@ def run(job: Job, records: Iterable[Any], *, params: Any = None, crash_at: str |
     this number, as if the process had died; then it is resumed and runs to its end. A run with fewer commits ends
     without a crash, so that `for n in range(1, 20)` tries one place after the other.
 
+    A refusal that costs no attempt (429) is tried again at once; after a thousand in a row for one record the run stops
+    with exit code 3.
+
     `results` of what is returned has every record in source order, whatever became of it (`state`). Raises UsageError.
     """
     if registry.loading():

@@ -81,6 +81,42 @@ def test_a_crash_loses_nothing_and_repeats_only_what_was_in_flight(place: str | 
     assert sum((counted.calls - calls).values()) <= len(ROWS)
 
 
+class RateLimitError(Exception):
+    """As the client `openai` has it: a 429, which costs no attempt."""
+
+    status_code = 429
+
+
+RateLimitError.__module__ = "openai"
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("refusals", [30, 10**9])
+def test_refusals_that_cost_no_attempt_do_not_go_on_for_ever(refusals: int) -> None:
+    job, tried = onward.Job("j", source=onward.iterable(list)), Counter[int]()
+
+    @job.step
+    async def one(record: int) -> int:
+        tried[record] += 1
+        if record == 2 and tried[record] <= refusals:
+            raise RateLimitError("too many requests")
+        return record
+
+    result = onward.testing.run(job, [1, 2, 3])
+    assert (result.exit_code, result.counts["failed"], result.counts["in_progress"]) == (
+        0 if refusals == 30 else 3,
+        0,
+        0,
+    )
+    assert [one.state for one in result.results] == [
+        "succeeded",
+        "succeeded" if refusals == 30 else "pending",
+        "succeeded",
+    ]
+    if refusals > 30:
+        assert "step one put the same record off 1,000 times in a row (openai.RateLimitError" in result.reason
+
+
 def test_it_is_there_after_import_onward_alone() -> None:
     code = "import sys, onward; assert 'onward.testing' not in sys.modules; onward.testing.run"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(str(Path(part).absolute()) for part in sys.path)}

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
+from onward.errors import OnwardError
+from onward.model import Fact, State
 from onward.ports import Batch, Clock, ExportRow, ExportWish, Outcome
 from onward.store.sqlite.asking import Questions
 from onward.store.sqlite.work import SqliteWorkStore
 
 LONG_AGO = 1.0
+MOST_TRIES = 1000
 
 
 class Crash(Exception):
     """The process "died": what is committed is all that is left of the run."""
+
+
+class EndlessRetry(OnwardError):
+    """A record is put off without end: what a real run waits for never comes here."""
+
+    exit_code = 3
 
 
 class InMemoryStore(SqliteWorkStore):
@@ -22,6 +32,7 @@ class InMemoryStore(SqliteWorkStore):
         super().__init__(None, clock, store_inputs=store_inputs)
         self._dies_after: Callable[[int, Batch], bool] | None = dies_after
         self._commits = 0
+        self._put_off: Counter[int] = Counter()
         self.dead = False
 
     def write(self, run: int, batch: Batch) -> Outcome:
@@ -34,7 +45,22 @@ class InMemoryStore(SqliteWorkStore):
         if self._dies_after is not None and self._dies_after(self._commits, batch):
             self._dies_after, self.dead = None, True
             raise Crash
+        self._check_patience(batch.facts)
         return outcome
+
+    def _check_patience(self, facts: list[Fact]) -> None:
+        """A refusal that costs no attempt (429) is waited out by a real run; without waiting that is a loop."""
+        for fact in facts:
+            if fact.state is not State.PENDING or fact.failure is None:
+                self._put_off.pop(fact.record, None)
+                continue
+            self._put_off[fact.record] += 1
+            if self._put_off[fact.record] >= MOST_TRIES:
+                told = f"{fact.failure.error_type}: {fact.failure.message}"
+                raise EndlessRetry(
+                    f"step {fact.failure.step} put the same record off {MOST_TRIES:,} times in a row ({told}); "
+                    "a real run would go on waiting"
+                )
 
     def end_run(self, run: int, exit_code: int, reason: str) -> None:
         if not self.dead:
