@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from engine_bench import EngineBench, job, work_through
 
+import onward
 from onward import Retry
 from onward.engine import slots
 from onward.engine.calls import Raised
@@ -220,5 +221,24 @@ def test_forbidden_for_one_record_among_others_is_its_own_though_a_child_cannot_
             await bench.work()
             assert bench.states() == {"succeeded": 1, "quarantined": 1}
             assert bench.row("k")["failure"][0] == "rejected"
+
+    asyncio.run(go())
+
+
+def test_a_job_may_say_that_an_exception_ends_the_record_well() -> None:
+    work = job(classify=lambda error: onward.Done("nothing to do") if isinstance(error, LookupError) else None)
+
+    @work.step(version="1")
+    async def one(record: str) -> str:
+        return {"a": "b"}[record]
+
+    bench = EngineBench(work, ["a", "c"])
+
+    async def go() -> None:
+        async with bench:
+            await bench.work()
+            assert bench.states() == {"succeeded": 2}
+            told = [fields["reason"] for event, fields in bench.heard if event == "record_done"]
+            assert told == ["nothing to do"]
 
     asyncio.run(go())

@@ -18,7 +18,7 @@ from onward.engine.threads import Threads
 from onward.errors import Done, OnwardError, StaleCheckpoint
 from onward.job.plan import Plan
 from onward.model import Kind
-from onward.policy.failures import Classified, classify
+from onward.policy.failures import Classified, classify, opinion
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +144,8 @@ class LocalCaller:
     def raised(self, attempt: Attempt, error: BaseException) -> CallOutcome:
         """What an exception of the attempt's step means."""
         assert attempt.step is not None
+        if isinstance(done := opinion(self._plan.classify, error), Done):
+            return EndedEarly(done.reason)
         failure = classify(error, time.time(), self._has_succeeded(attempt.step.name), self._plan.classify)
         if failure.kind is Kind.BUG and (place := _place(error, attempt.step.function)):
             failure = Classified(failure.kind, failure.error_type, f"{failure.message} ({place})")

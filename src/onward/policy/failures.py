@@ -103,7 +103,7 @@ def classify(
     `now` (UTC seconds) turns a Retry-After date into seconds. A fault inside `ask` counts as its having no opinion.
     A group of exceptions is judged by its members, unless `ask` has an opinion of the group.
     """
-    meaning = _opinion(ask, error)
+    meaning = opinion(ask, error)
     if isinstance(meaning, BaseExceptionGroup):
         members = [classify(member, now, step_has_succeeded, ask) for member in meaning.exceptions]
         return _of_group(members, error)
@@ -143,7 +143,8 @@ def _classify_one(meaning: BaseException, error: BaseException, now: float, step
     )
 
 
-def _opinion(ask: Classify | None, error: BaseException) -> BaseException:
+def opinion(ask: Classify | None, error: BaseException) -> BaseException:
+    """What the job says that the error is; the error itself where it has no opinion."""
     if ask is None or not isinstance(error, Exception) or isinstance(error, OutputError | MisfitRecord):
         return error
     try:
