@@ -205,7 +205,21 @@ DEFECTS = (
         "whoever was beside a death is charged with it as if it had been alone",
         "engine/suspects.py",
         (("if group.alone:", "if died.beside:"),),
-        ("tests/acceptance/test_case_14.py", "-k", "three_starts"),
+        ("tests/unit/test_engine_suspects.py", "-k", "one_guilty"),
+    ),
+    Defect(
+        "charged-before-begun",
+        "calls that a child had not begun are charged with its death",
+        "engine/children.py",
+        (("_) in waiting.items() if number in self._begun)", "_) in waiting.items())"),),
+        ("tests/unit/test_engine_children.py", "-k", "had_begun"),
+    ),
+    Defect(
+        "disk-trusted-again",
+        "after a fault of the disk the same connection is used on",
+        "store/sqlite/work.py",
+        (("self._fault, self._disk_failed = told, True", "pass"),),
+        (f"{CONTRACT}/test_sqlite_faults.py",),
     ),
     Defect(
         "cursor-ahead-of-records",

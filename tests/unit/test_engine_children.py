@@ -200,7 +200,7 @@ def test_memory_that_runs_out_is_like_a_death_of_that_call_alone(assignment: Ass
     assert slept == Returned('"slept"')
     assert isinstance(short, Died)
     assert (short.beside, short.survived) == ((1,), True)
-    assert short.how.startswith("MemoryError: too big")
+    assert short.how.startswith("too big (job.py:")
 
 
 # Jobs that a child cannot load.

@@ -147,10 +147,11 @@ class LocalCaller:
         if isinstance(done := opinion(self._plan.classify, error), Done):
             return EndedEarly(done.reason)
         failure = classify(error, time.time(), self._has_succeeded(attempt.step.name), self._plan.classify)
-        if failure.kind is Kind.BUG and (place := _place(error, attempt.step.function)):
+        if failure.kind in (Kind.BUG, Kind.SYSTEM) and (place := _place(error, attempt.step.function)):
             failure = Classified(failure.kind, failure.error_type, f"{failure.message} ({place})")
         if failure.kind is Kind.SYSTEM:  # no fault of the record's own, until it is found so
-            return Died(f"{failure.error_type}: {failure.message}", (attempt.claimed.id,), survived=True)
+            kind = "" if failure.error_type == "MemoryError" else f"{failure.error_type}: "
+            return Died(kind + failure.message, (attempt.claimed.id,), survived=True)
         return Raised(failure)
 
     def _context(self, attempt: Attempt) -> Context:

@@ -57,6 +57,7 @@ class Child:
         self._begun: set[int] = set()
         self._next = 0
         self._how: str | None = None
+        self._marks: int | None = None
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._outbox: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._outbox.put(asdict(assignment))
@@ -67,6 +68,7 @@ class Child:
             finally:
                 _close(theirs)
         except OSError as error:
+            _close(self._marks)
             self._has_ended(f"it could not be started: {error.strerror}")
             return
         for work in (self._send, self._listen):
