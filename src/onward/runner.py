@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import os
 import platform
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from onward.clock import SystemClock
+from onward.engine.interpreter import tuned_interpreter
 from onward.engine.loops import run_to_end
 from onward.engine.session import Announcement as Announcement
 from onward.engine.session import Options as Options
@@ -30,7 +30,6 @@ from onward.store.sqlite.desk import SqliteDesk
 from onward.store.sqlite.in_memory import InMemoryStore
 from onward.store.sqlite.work import LEASE_SECONDS, SqliteWorkStore
 
-SWITCH_INTERVAL = 0.0005
 LAST_WAIT = 1.0
 LONGEST_LEASE = 86400.0
 
@@ -119,7 +118,7 @@ def run(job: Job, binding: Binding, options: Options) -> RunResult:
     """Run to an end in this thread, with an event loop of its own."""
     with contextlib.ExitStack() as stack:
         if options.switch_interval:
-            stack.enter_context(_quick_switching())
+            stack.enter_context(tuned_interpreter())
         runner = stack.enter_context(asyncio.Runner())
         try:
             return run_to_end(runner, run_async(job, binding, options))
@@ -191,14 +190,3 @@ def _has_records(url: str, job: str, instance: str) -> bool:
             return any(one.counts.total for one in desk.instances(job) if one.name == instance)
     except (StoreMissing, UsageError):
         return False
-
-
-@contextlib.contextmanager
-def _quick_switching() -> Iterator[None]:
-    """Let threads take turns more often: the journal must not wait five milliseconds for the event loop's thread."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_INTERVAL)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)

@@ -158,8 +158,8 @@ DEFECTS = (
         SQL,
         (
             (
-                "WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'pending'",
-                "WHERE id IN (SELECT value FROM json_each(:ids))",
+                "WHERE id IN (SELECT value FROM json_each(:rows)) AND state = 'pending'",
+                "WHERE id IN (SELECT value FROM json_each(:rows))",
             ),
             ("AND state = 'pending' AND vanished = 0 AND hold IS :hold", "AND vanished = 0 AND hold IS :hold"),
         ),

@@ -25,7 +25,7 @@ from onward.policy.pace import MOST_AHEAD, claim_ahead
 from onward.policy.suspects import DEATHS_TO_CONVICT
 from onward.ports import ClaimWish, Outcome
 
-MOST_WAITING = 1000
+MOST_WAITING = 2000
 MOST_WAITING_SIZE = 64 << 20
 CLAIM_BYTES = 32 << 20
 LINGER = 0.003

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-MOST_AHEAD = 1000
+MOST_AHEAD = 4000
 FACTOR = 8.0
 
 
