@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any
+from enum import Enum, StrEnum
+from typing import Any, Literal
 
 
 class State(StrEnum):
@@ -74,6 +74,86 @@ class StoredOutput:
     output: str
 
 
+Meeting = Literal["go", "go on", "adopt", "wait", "conflict"]
+
+
+class EntryState(StrEnum):
+    """What is known of one obligation in the ledger of effects."""
+
+    INTENDED = "intended"  # the intent is durable: from here on it may be under way
+    UNKNOWN = "unknown"  # a call ended, or its process did, without an answer
+    SENT = "sent"  # the receipt is durable, and nothing is confirmed
+    CONFIRMED = "confirmed"
+    ABSENT = "absent"  # known as not applied; a corrected payload may follow
+
+
+class Answer(Enum):
+    """What a probe or confirm says besides a receipt or True."""
+
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """What a confirm says of an acknowledgement that does not match: a person must look."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class Entry:
+    """One obligation in the ledger, as its holder sees it. `payload` and `receipt` are JSON text; times in UTC seconds.
+
+    `record` is the one that answers for it, in its `generation`; `fence` that of its newest intent, made `intended_at`;
+    `first_at`: when the first was; `ask_at`: not to be asked about before; `asks`: questions without an answer.
+    `origin`: whose it was before it was adopted, in words.
+    """
+
+    name: str
+    key: str
+    state: EntryState
+    payload: str
+    payload_hash: str
+    receipt: str | None
+    record: int
+    generation: int
+    fence: int
+    first_at: float
+    intended_at: float
+    ask_at: float = 0.0
+    asks: int = 0
+    sent_at: float | None = None
+    origin: str | None = None
+
+
+@dataclass(slots=True)
+class EffectFact:
+    """What a fact says of its record's obligation; written together with it.
+
+    With `payload` it is an intent: the entry is made, or superseded where it was not applied, or met. Without, it is
+    what became of an entry that the record answers for. `former`: (name, key) under which it may be known from before.
+    """
+
+    name: str
+    key: str
+    state: EntryState
+    payload: str | None = None
+    payload_hash: str = ""
+    receipt: str | None = None
+    ask_at: float = 0.0
+    asks: int = 0
+    former: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(slots=True)
+class Met:
+    """What an intent came upon. `entry` is as it stands now; `meeting` says what it is to this record."""
+
+    meeting: Meeting
+    entry: Entry
+
+
 @dataclass(slots=True)
 class Claimed:
     """A record that this run holds. `key` is canonical JSON text, `value` the input as JSON text (None: not stored)."""
@@ -90,6 +170,7 @@ class Claimed:
     solo_deaths: int
     failed_runs: int
     checkpoints: dict[str, StoredOutput] = field(default_factory=dict)
+    entries: dict[str, Entry] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -121,6 +202,7 @@ class Fact:
     reason: str | None = None
     lineage: tuple[tuple[str, str], ...] | None = None
     skipped: str | None = None
+    effect: EffectFact | None = None
 
 
 @dataclass(slots=True)

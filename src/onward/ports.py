@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from onward.model import Claimed, Counts, Fact, FeedBlock, FeedOutcome, ResultGroup, State, StepVersion
+from onward.model import Claimed, Counts, Fact, FeedBlock, FeedOutcome, Met, ResultGroup, State, StepVersion
 
 Validate = Callable[[Any], Any]
 """Turns a source's plain value into the job's record type; raises MisfitRecord."""
@@ -141,13 +141,14 @@ class FeedState:
 @dataclass(frozen=True, slots=True)
 class ClaimWish:
     """How many records a run wants next. `start`: their attempts start at once and count; `suspects`: only
-    those; `only`: none but these records."""
+    those; `only`: none but these records; `effects`: also unconfirmed ones that are due, and what the ledger knows."""
 
     limit: int
     max_bytes: int
     start: bool = True
     suspects: bool = False
     only: tuple[int, ...] | None = None
+    effects: bool = False
 
 
 @dataclass(slots=True)
@@ -162,10 +163,11 @@ class Batch:
 @dataclass(slots=True)
 class Outcome:
     """What a batch brought, in the order of what was asked. `lost`: (record, fence) of the facts whose fence no longer
-    held; they changed nothing. `next_due`: when the next back-off of the instance ends (UTC seconds), told with claims.
+    held; they changed nothing. `met`: by (record, fence) what intents came upon. `next_due`: when the next back-off of the instance ends (UTC seconds), told with claims.
     """
 
     lost: set[tuple[int, int]] = field(default_factory=set)
+    met: dict[tuple[int, int], Met] = field(default_factory=dict)
     claimed: list[list[Claimed]] = field(default_factory=list)
     fed: list[FeedOutcome] = field(default_factory=list)
     next_due: float | None = None

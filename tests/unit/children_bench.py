@@ -11,7 +11,7 @@ from typing import Any
 
 from onward.codec import dumps
 from onward.engine.attempt import Attempt
-from onward.engine.calls import CallOutcome
+from onward.engine.outcomes import CallOutcome
 from onward.engine.children import Assignment, Child
 from onward.job.loading import load_reference
 from onward.job.plan import JobReference

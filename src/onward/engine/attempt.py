@@ -28,7 +28,19 @@ class Attempt:
     when its timeout begins.
     """
 
-    __slots__ = ("attempts", "called", "claimed", "home", "outputs", "plan", "started", "step")
+    __slots__ = (
+        "attempts",
+        "called",
+        "claimed",
+        "entry",
+        "home",
+        "outputs",
+        "phase",
+        "plan",
+        "sending",
+        "started",
+        "step",
+    )
 
     def __init__(self, plan: Plan, claimed: Claimed, started: bool):
         self.plan = plan
@@ -38,8 +50,17 @@ class Attempt:
         self.started = started
         self.home: object | None = None
         self.called: Callable[[], None] = _nobody_waits
+        self.phase: Phase = "step"
+        self.sending = False
+        self.entry = self._known_entry()
         same_step = self.step is not None and claimed.step in (None, self.step.name)
         self.attempts = claimed.attempts if same_step else int(started)
+
+    def _known_entry(self) -> Entry | None:
+        """What the ledger knows of the obligation of the step that is next."""
+        if not self.claimed.entries or self.step is None or self.step.effect is None:
+            return None
+        return self.claimed.entries.get(self.step.effect.name)
 
     def arguments(self, value: str, offered: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The decoded arguments of the next call: the first by position, the others by keyword.

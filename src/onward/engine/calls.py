@@ -21,56 +21,6 @@ from onward.model import Kind
 from onward.policy.failures import Classified, classify, opinion
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """The step's output as JSON text."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    failure: Classified
-
-
-@dataclass(frozen=True, slots=True)
-class EndedEarly:
-    """The step raised Done."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stale:
-    """An earlier output can no longer be decoded."""
-
-    step: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Died:
-    """The process that made the call died. `beside` are the records whose calls had begun, this one included; empty
-    where this one's had not. `survived`: it lives on, the call alone ended, for want of memory."""
-
-    how: str
-    beside: tuple[int, ...]
-    survived: bool = False
-
-    def failure(self) -> Classified:
-        if self.survived:
-            return Classified(Kind.SYSTEM, "MemoryError", self.how)
-        return Classified(Kind.SYSTEM, "ProcessDied", f"the process died while it ran: {self.how}")
-
-
-def cancelled_itself() -> Raised:
-    """A step raised CancelledError though nobody cut it."""
-    return Raised(Classified(Kind.BUG, "CancelledError", "the step cancelled itself"))
-
-
-CallOutcome = Returned | Raised | EndedEarly | Stale | Died
-
-
 class Caller(Protocol):
     """Makes calls somewhere. Nothing but cancellation is raised."""
 

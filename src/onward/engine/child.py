@@ -18,7 +18,8 @@ from typing import Any, BinaryIO
 
 from onward.engine import messages
 from onward.engine.attempt import Attempt
-from onward.engine.calls import LocalCaller, cancelled_itself
+from onward.engine.calls import LocalCaller
+from onward.engine.outcomes import cancelled_itself
 from onward.engine.loops import run_to_end
 from onward.engine.resources import Resources
 from onward.errors import OnwardError, UsageError

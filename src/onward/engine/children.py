@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 
 from onward.engine import messages
 from onward.engine.attempt import Attempt
-from onward.engine.calls import CallOutcome, Died, Raised
+from onward.engine.outcomes import CallOutcome, Died, Raised
 from onward.errors import UsageError
 from onward.model import Kind
 from onward.policy.failures import Classified

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from onward.engine.calls import CallOutcome, Died, EndedEarly, Raised, Returned, Stale
+from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Raised, Returned, Stale
 from onward.model import Kind
 from onward.policy.failures import Classified
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from onward.engine.attempt import Attempt
-from onward.engine.calls import CallOutcome, Died
+from onward.engine.outcomes import CallOutcome, Died
 from onward.engine.children import Assignment, Child, Starts, end_all
 from onward.engine.worker import Worker
 from onward.model import Claimed, Failure

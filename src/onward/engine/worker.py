@@ -12,7 +12,8 @@ from typing import Any
 from onward.codec import loads
 from onward.engine.admission import Admission
 from onward.engine.attempt import Attempt
-from onward.engine.calls import Caller, CallOutcome, Died, EndedEarly, Raised, Returned, Stale, cancelled_itself
+from onward.engine.calls import Caller
+from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Raised, Returned, Stale, cancelled_itself
 from onward.engine.events import Events
 from onward.engine.journal import Journal, size_of
 from onward.engine.slots import Slot, Slots

@@ -13,6 +13,7 @@ from onward.job import registry
 from onward.job.annotations import MISSING, Names
 from onward.job.checks import job_name, positive_int, yes_or_no
 from onward.job.coding import record_validate
+from onward.job.effects import Effect, EffectOptions, Key, check_fields, declare_effect
 from onward.job.instance import Binding, InstanceTemplate, bind
 from onward.job.params import ParamsType
 from onward.job.place import Place, calling_place, in_notebook, where
@@ -24,6 +25,7 @@ from onward.job.steps import DEFAULT_RETRY, MAX_OUTPUT, Step, StepOptions, decla
 from onward.job.values import Shape, Shapes
 from onward.job.versions import used_params
 from onward.model import Retry
+from onward.policy.effects import OnUnknown
 from onward.ports import Source
 
 P = ParamSpec("P")
@@ -165,6 +167,56 @@ class Job:
 
         return declare if function is None else declare(function)
 
+    def effect(
+        self,
+        name: str,
+        *,
+        key: Key,
+        keyed: bool = False,
+        probe_first: bool = True,
+        deadline: float = 60.0,
+        settle: float = 30.0,
+        expires: float | None = None,
+        confirm_within: float = 86400.0,
+        on_unknown: OnUnknown = "hold",
+        formerly: str | Sequence[str] = (),
+        retry: Retry = DEFAULT_RETRY,
+        concurrency: int | None = None,
+        version: str | int | None = None,
+        uses: Sequence[Any] = (),
+        max_output: int = MAX_OUTPUT,
+    ) -> Callable[[Callable[P, R]], Effect[P, R]]:
+        """Add an effect: a step that changes the outside world, applied once or set aside. It returns the receipt.
+
+        Besides what a step may ask for, it is given `payload` and `idempotency_key`. What it is to send, its probe and
+        its confirmation are declared with `.payload`, `.probe` and `.confirm` of what this returns.
+
+        Parameters
+        ----------
+        name : its name in the ledger, which all jobs of a store share. With `key` it tells obligations apart.
+        key : the record's field or fields that say which obligation it is, or `{field: type}`.
+        keyed : the far side dedupes by idempotency key: where the outcome is unknown it is sent again.
+        probe_first : ask the probe before the first send, too (unless `keyed`).
+        deadline : seconds after which a call is cut.
+        settle : seconds after the end of a call within which it may still land.
+        expires : seconds for which the far side remembers a key.
+        confirm_within : seconds after which what is not confirmed waits for a person.
+        on_unknown : without key and probe, "hold" it for a person or "resend" it, where a duplicate is harmless.
+        formerly : names that it had in the ledger before.
+        retry, concurrency, version, uses, max_output : as for a step.
+
+        Raises DeclarationError that says where and lists the choices.
+        """
+        own = EffectOptions(
+            name, key, keyed, probe_first, deadline, settle, expires, confirm_within, on_unknown, formerly
+        )
+        options = StepOptions(retry, deadline, concurrency, False, version, uses, max_output, True)
+
+        def declare(declared: Callable[P, R]) -> Effect[P, R]:
+            return self._add_effect(declared, own, options, calling_place())
+
+        return declare
+
     def resource(self, function: F) -> F:
         """Add a resource: opened once a process, injected by name, closed on stop.
 
@@ -183,6 +235,28 @@ class Job:
         return function
 
     def _add_step(self, function: Callable[P, R], options: StepOptions, place: Place) -> Step[P, R]:
+        name, choices = self._new_step(function, options, place)
+        step = declare_step(function, name, options, choices, place, self._shapes)
+        self._steps[name] = step
+        return step
+
+    def _add_effect(
+        self, function: Callable[P, R], own: EffectOptions, options: StepOptions, place: Place
+    ) -> Effect[P, R]:
+        name, choices = self._new_step(function, options, place)
+        effect = declare_effect(function, name, own, options, choices, place, self._shapes)
+        for other in self._steps.values():
+            if isinstance(other, Effect) and other.name != name and other.effect.name == own.name:
+                raise DeclarationError(
+                    f"{where(function)}: effect '{other.name}' has the ledger name {own.name!r} already; two "
+                    "obligations of one record need names of their own"
+                )
+        check_fields(effect, self.record)
+        self._steps[name] = effect
+        return effect
+
+    def _new_step(self, function: Callable[..., Any], options: StepOptions, place: Place) -> tuple[str, Choices]:
+        """The name of a step that is being declared, and what may be injected into it. Raises DeclarationError."""
         name = declared_name(function, "step")
         title = f"{where(function)}: step '{name}'"
         if name in self._resources:
@@ -195,10 +269,7 @@ class Job:
             if param not in known:
                 listed = f"choices: {', '.join(known)}" if known else "Job(params=…) is not given"
                 raise DeclarationError(f"{title}: uses= names the param {param!r}, which there is not ({listed})")
-        choices = Choices(_before(self._steps, name), list(self._resources), self.params_type is not None)
-        step = declare_step(function, name, options, choices, place, self._shapes)
-        self._steps[name] = step
-        return step
+        return name, Choices(_before(self._steps, name), list(self._resources), self.params_type is not None)
 
     def bind(self, given: Any = None, assignments: Sequence[str] = ()) -> Binding:
         """Params from an object or mapping and from `name=value` texts, and the instance they make.

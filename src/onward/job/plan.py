@@ -5,16 +5,17 @@ Small values are named tuples throughout `job`: they are made several times fast
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from onward.errors import DeclarationError, StepOutcome
 from onward.model import Retry
+from onward.policy.effects import Traits
 from onward.ports import Validate
 
-Origin = Literal["record", "step", "resource", "params", "context"]
+Origin = Literal["record", "step", "resource", "params", "context", "payload", "idempotency_key", "receipt"]
 OnBad = Literal["stop", "quarantine"]
 ResourceKind = Literal["value", "async value", "generator", "async generator"]
 Classify = Callable[[Exception], StepOutcome | type[StepOutcome] | None]
@@ -72,11 +73,38 @@ class Argument(NamedTuple):
     decode: Callable[[str], Any] | None
 
 
+class CallPlan(NamedTuple):
+    """A function that an effect calls besides its own. `encode` turns what it returns into JSON text."""
+
+    function: Callable[..., Any]
+    is_async: bool
+    arguments: tuple[Argument, ...]
+    encode: Callable[[Any], str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EffectPlan:
+    """What makes a step an effect. `name` is its ledger name, `formerly` names that it had before.
+
+    `identify` makes the values of its key's fields from a record's input as JSON text; raises NoIdentity, MisfitRecord.
+    `payload`, `probe` and `confirm` are None where they are not declared.
+    """
+
+    name: str
+    formerly: tuple[str, ...]
+    identify: Callable[[str], Mapping[str, Any]]
+    traits: Traits
+    payload: CallPlan | None
+    probe: CallPlan | None
+    confirm: CallPlan | None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class StepPlan:
     """One step. It is called with the first of `arguments` by position and the others by keyword.
 
-    `encode` turns the returned value into JSON text; raises OutputError. `version` is its fingerprint.
+    `encode` turns the returned value into JSON text; raises OutputError. `version` is its fingerprint. `effect`: None
+    for a pure step.
     """
 
     index: int
@@ -92,6 +120,7 @@ class StepPlan:
     calls_out: bool
     arguments: tuple[Argument, ...]
     encode: Callable[[Any], str]
+    effect: EffectPlan | None = None
 
 
 class ResourcePlan(NamedTuple):

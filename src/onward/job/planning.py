@@ -9,7 +9,8 @@ from typing import Any
 from onward.errors import DeclarationError, UsageError
 from onward.job.annotations import MISSING
 from onward.job.coding import encoder, output_decoder, record_decoder
-from onward.job.plan import Argument, StepPlan
+from onward.job.effects import Effect, key_values
+from onward.job.plan import Argument, CallPlan, EffectPlan, StepPlan
 from onward.job.signature import Slot
 from onward.job.steps import Step
 from onward.job.values import PLAIN, Shape
@@ -55,16 +56,53 @@ class _Planner:
             calls_out=options.calls_out,
             arguments=tuple(self._argument(step, slot) for slot in step.slots),
             encode=encoder(output, options.max_output),
+            effect=self._effect(step, output) if isinstance(step, Effect) else None,
         )
 
-    def _argument(self, step: Step[..., Any], slot: Slot) -> Argument:
+    def _effect(self, step: Effect[..., Any], receipt: Shape) -> EffectPlan:
+        parts = {kind: self._call(part, step, receipt) for kind, part in step.parts.items()}
+        decode = record_decoder(self._record)
+        fields = step.effect.fields
+        return EffectPlan(
+            name=step.effect.name,
+            formerly=tuple(step.effect.formerly),
+            identify=lambda text: key_values(fields, decode(text)),
+            traits=step.traits(),
+            payload=parts.get("payload"),
+            probe=parts.get("probe"),
+            confirm=parts.get("confirm"),
+        )
+
+    def _call(self, part: Step[..., Any], effect: Effect[..., Any], receipt: Shape) -> CallPlan:
+        """A part of an effect: what its probe returns is a receipt, what its payload's function returns a payload."""
+        returned = receipt
+        if part is effect.parts.get("payload"):
+            returned = self._shape(part, part.returns(), "its return annotation")
+        return CallPlan(
+            function=part.function,
+            is_async=inspect.iscoroutinefunction(part.function),
+            arguments=tuple(self._argument(part, slot, effect) for slot in part.slots),
+            encode=encoder(returned, part.options.max_output),
+        )
+
+    def _argument(self, step: Step[..., Any], slot: Slot, effect: Effect[..., Any] | None = None) -> Argument:
         decode = None
         if slot.origin == "record":
             decode = self._decoder("", self._consumed(step, slot, self._record), record_decoder)
         elif slot.origin == "step":
             shape = self._consumed(step, slot, self._outputs[slot.name])
             decode = self._decoder(slot.name, shape, lambda shape: output_decoder(shape, slot.name))
+        elif slot.origin == "receipt":
+            shape = self._consumed(step, slot, self._outputs[slot.name])
+            decode = output_decoder(shape, slot.name)
+        elif slot.origin == "payload":
+            shape = self._consumed(step, slot, self._payload(effect or step))
+            decode = output_decoder(shape, slot.name)
         return Argument(slot.parameter, slot.origin, slot.name, decode)
+
+    def _payload(self, effect: Step[..., Any]) -> Shape:
+        builder = effect.parts.get("payload") if isinstance(effect, Effect) else None
+        return PLAIN if builder is None else self._shape(builder, builder.returns(), "its return annotation")
 
     def _consumed(self, step: Step[..., Any], slot: Slot, produced: Shape) -> Shape:
         if slot.annotation is MISSING:
@@ -93,7 +131,13 @@ class _Planner:
             step.source,
             plain=step.plain_parameters,
             schema=output.schema(),
-            uses=step.options.uses,
+            uses=(*step.options.uses, *_payload_code(step)),
             param=lambda name: getattr(self._params, name, None),
             ignored=self._ignored,
         )
+
+
+def _payload_code(step: Step[..., Any]) -> list[Any]:
+    """What an effect sends is part of its version."""
+    builder = step.parts.get("payload") if isinstance(step, Effect) else None
+    return [] if builder is None else [builder.function]

@@ -75,7 +75,7 @@ class Step(Generic[P, R]):
     @property
     def plain_parameters(self) -> frozenset[str]:
         """Parameters whose annotations say nothing about results."""
-        return frozenset(slot.parameter for slot in self.slots if slot.origin not in ("record", "step"))
+        return frozenset(slot.parameter for slot in self.slots if not slot.decoded)
 
     def returns(self) -> Any:
         """The return annotation as it was written; MISSING without one."""
@@ -100,7 +100,13 @@ class Step(Generic[P, R]):
 
 
 def declare_step(
-    function: Callable[P, R], name: str, options: StepOptions, choices: Choices, place: Place, shapes: Shapes
+    function: Callable[P, R],
+    name: str,
+    options: StepOptions,
+    choices: Choices,
+    place: Place,
+    shapes: Shapes,
+    kind: type[Step[P, R]] | None = None,
 ) -> Step[P, R]:
     """A step whose parameters are all known. Raises DeclarationError that says where and lists the choices."""
     title = f"{where(function)}: step '{name}'"
@@ -116,7 +122,7 @@ def declare_step(
             "put the job into a .py file and import it from there"
         )
     slots = step_slots(function, name, choices)
-    step = Step(function, name, checked, slots, shapes.among(names_of(function, place.locals)))
+    step = (kind or Step)(function, name, checked, slots, shapes.among(names_of(function, place.locals)))
     for annotation, what in step.annotated():
         try:
             step.shape(annotation, what)

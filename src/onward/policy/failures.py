@@ -70,13 +70,15 @@ MOST_SEVERE_FIRST = (
     Kind.TRANSIENT,
 )
 """Of the members of an exception group the first of these kinds decides."""
+NOT_APPLIED_STATUS = frozenset({400, 401, 403, 404, 422, 429})
 FATAL_CODES = frozenset({"insufficient_quota", "model_not_found", "invalid_api_key", "billing_hard_limit_reached"})
 
 
 @dataclass(frozen=True, slots=True)
 class Classified:
     """What an exception means. `throttled`: the far side asked for fewer calls, which costs no attempt. `status`: of
-    the HTTP response, where there was one."""
+    the HTTP response, where there was one. `not_applied`: an effect that ended like this is known not to have been
+    applied; without it, it may have been."""
 
     kind: Kind
     error_type: str
@@ -84,6 +86,7 @@ class Classified:
     retry_after: float | None = None
     throttled: bool = False
     status: int | None = None
+    not_applied: bool = False
 
     def among(self, step_has_succeeded: bool) -> Classified:
         """The same as it is seen by who knows whether the step has succeeded for another record."""
@@ -123,6 +126,7 @@ def _of_group(members: Sequence[Classified], error: BaseException) -> Classified
         message=_cut(told),
         retry_after=max((one.retry_after for one in alike if one.retry_after is not None), default=None),
         throttled=all(member.throttled for member in alike),
+        not_applied=all(member.not_applied for member in members),
         status=gravest.status if len({member.status for member in alike}) == 1 else None,
     )
 
@@ -139,6 +143,7 @@ def _classify_one(meaning: BaseException, error: BaseException, now: float, step
         message=_text(error),
         retry_after=asked if kind is Kind.TRANSIENT else None,
         throttled=status == 429 and kind is Kind.TRANSIENT,
+        not_applied=_is_not_applied(meaning, status),
         status=None if _code(meaning) in FATAL_CODES else status,
     )
 
@@ -173,6 +178,32 @@ def _kind(error: BaseException, step_has_succeeded: bool) -> Kind:
     if names & TRANSIENT_CLASSES and not names & NOT_TRANSIENT_CLASSES:
         return Kind.TRANSIENT
     return Kind.BUG
+
+
+def _is_not_applied(error: BaseException, status: int | None) -> bool:
+    """Whether what was to be sent certainly was not applied; all doubt says no."""
+    if isinstance(error, Transient):
+        return error.sent is False
+    if isinstance(error, Invalid | Rejected | Fatal):
+        return True
+    if status is not None:
+        return status in NOT_APPLIED_STATUS
+    return _was_refused(error)
+
+
+def _was_refused(error: BaseException) -> bool:
+    """Whether no connection was made: clients wrap the system's refusal in errors of their own."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, ConnectionRefusedError):
+            return True
+        if isinstance(error, BaseExceptionGroup):  # one for each address that was tried
+            return bool(error.exceptions) and all(_was_refused(member) for member in error.exceptions)
+        reason = getattr(error, "reason", None)
+        below = error.__cause__ or error.__context__
+        error = reason if isinstance(reason, BaseException) else below  # type: ignore[assignment]
+    return False
 
 
 def _kind_of_status(status: int, step_has_succeeded: bool) -> Kind:

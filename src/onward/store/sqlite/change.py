@@ -10,9 +10,10 @@ import apsw
 import orjson
 
 from onward.model import State
+from onward.ports import Clock
 from onward.store.sqlite import statements
 
-SQL = statements.load("work.sql")
+SQL = {**statements.load("work.sql"), **statements.load("ledger.sql")}
 Rows = list[Any] | dict[Any, Any]
 
 
@@ -32,16 +33,22 @@ class Change:
         connection: apsw.Connection,
         instance: int,
         run: int | None,
-        now: float,
+        clock: Clock,
         sql: Mapping[str, str] = SQL,
     ):
         self.connection = connection
         self.instance = instance
         self.run_number = run
-        self.now = now
+        self.now = clock.now()
         self._sql = sql
         self._moved: Counter[tuple[str, str]] = Counter()
-        self._common = {"instance": instance, "run": run, "now": now}
+        self._common = {
+            "instance": instance,
+            "run": run,
+            "now": self.now,
+            "steady": clock.steady(),
+            "boot": clock.boot,
+        }
 
     def execute(self, block: str, rows: Rows | None = None, **bindings: Any) -> int:
         """Run one named block; the number of rows it changed."""

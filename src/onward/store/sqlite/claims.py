@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from onward.codec import loads
 from onward.model import Claimed, State, StoredOutput
+from onward.policy import transitions
 from onward.policy.failures import LONGEST_WAIT
 from onward.policy.suspects import SUSPECT
 from onward.ports import ClaimWish
+from onward.store.sqlite import ledger
 from onward.store.sqlite.change import Change
 
 INPUT = 5
+STATE = 12
 
 
 def claim(change: Change, wish: ClaimWish) -> list[Claimed]:
@@ -20,16 +24,25 @@ def claim(change: Change, wish: ClaimWish) -> list[Claimed]:
         "hold": SUSPECT if wish.suspects else None,
         "only": None if wish.only is None else "[" + ",".join(map(str, wish.only)) + "]",
     }
-    chosen = change.array("pick_due", **among, limit=wish.limit)
-    if len(chosen) < wish.limit:
-        chosen += change.array("pick_fresh", **among, limit=wish.limit - len(chosen))
+    chosen = change.array("pick_unconfirmed", **among, limit=wish.limit) if wish.effects else []
+    for block in ("pick_due", "pick_fresh"):
+        if len(chosen) < wish.limit:
+            chosen += change.array(block, **among, limit=wish.limit - len(chosen))
     if not chosen:
         return []
     # What is large stays where it is until it is known to fit: only its size is told here.
     candidates = change.array("candidates", chosen, whole=wish.max_bytes // wish.limit)
-    claimed = [_claimed(row, wish.start) for row in _within_bytes(change, candidates, wish.max_bytes)]
-    taken = change.execute("claim", [one.id for one in claimed], start=int(wish.start))
-    change.move(State.PENDING, State.IN_PROGRESS, taken)
+    rows = _within_bytes(change, candidates, wish.max_bytes)
+    ids = [row[0] for row in rows]
+    change.execute("claim", ids, start=int(wish.start))
+    for state, taken in Counter([row[STATE] for row in rows]).items():
+        transitions.require(State(state), State.IN_PROGRESS)
+        change.move(State(state), State.IN_PROGRESS, taken)
+    claimed = [_claimed(row, wish.start) for row in rows]
+    if wish.effects:
+        entries = ledger.entries_of(change, ids)
+        for one in claimed:
+            one.entries = {entry.name: entry for entry in entries.get(one.id, []) if entry.generation == one.generation}
     return claimed
 
 
@@ -63,7 +76,7 @@ def _size(value: str | int | None) -> int:
 
 def _claimed(row: list[Any], start: bool) -> Claimed:
     """The record as it will be once the claim is durable."""
-    record, fence, generation, key, position, value, step, attempts, *harm, stored = row
+    record, fence, generation, key, position, value, step, attempts, *harm, stored, _ = row
     claimed = Claimed(record, fence + 1, generation, key, position, value, step, attempts + start, *harm)
     if stored is not None and stored != "[]":
         outputs = loads(stored) if isinstance(stored, str) else stored

@@ -62,7 +62,7 @@ class Act:
     def _in_one_commit(
         self, apply: Callable[[Change, list[T], Decided], None], page: list[T], decided: Decided
     ) -> None:
-        change = Change(self.connection, self.instance, None, self.clock.now(), SQL)
+        change = Change(self.connection, self.instance, None, self.clock, SQL)
         if self.choice.dry_run:
             apply(change, page, decided)
             return

@@ -10,7 +10,9 @@ import orjson
 
 from onward.model import Fact, State
 from onward.policy import transitions
+from onward.store.sqlite import ledger
 from onward.store.sqlite.change import Change, cause, storable
+from onward.store.sqlite.ledger import HasLivingRun, Holds
 
 # Facts that differ in nothing but their record are written by one statement.
 Groups = dict[tuple[Any, ...], list[int]]
@@ -20,26 +22,34 @@ class _FenceGone(Exception):
     """Some record of the batch is no longer held."""
 
 
-def apply(change: Change, facts: Sequence[Fact], lineages: dict[object, int]) -> set[tuple[int, int]]:
-    """Apply all facts whose fence holds; (record, fence) of the others, which changed nothing."""
+def apply(
+    change: Change, facts: Sequence[Fact], lineages: dict[object, int], has_living_run: HasLivingRun
+) -> tuple[set[tuple[int, int]], Holds]:
+    """Apply all facts whose fence holds; (record, fence) of the others, which changed nothing, and what intents met."""
     change.connection.execute("SAVEPOINT facts")
     try:
-        finished = _write(change, facts, lineages)
+        finished, met = _write(change, facts, lineages, has_living_run)
         lost: set[tuple[int, int]] = set()
     except _FenceGone:
         change.connection.execute("ROLLBACK TO facts")
         lineages.clear()  # those interned since the savepoint are gone with it
         asked = {(fact.record, fact.fence) for fact in facts}
         lost = asked - {(record, fence) for record, fence in change.array("holders", [list(one) for one in asked])}
+        lost |= ledger.not_theirs(change, facts)
         facts = [fact for fact in facts if (fact.record, fact.fence) not in lost]
-        finished = _write(change, facts, lineages)
+        finished, met = _write(change, facts, lineages, has_living_run)
     change.connection.execute("RELEASE facts")
     _count(change, facts, finished)
-    return lost
+    return lost, met
 
 
-def _write(change: Change, facts: Sequence[Fact], lineages: dict[object, int]) -> Counter[int]:
-    """Raises _FenceGone; how many records finished by each lineage."""
+def _write(
+    change: Change, facts: Sequence[Fact], lineages: dict[object, int], has_living_run: HasLivingRun
+) -> tuple[Counter[int], Holds]:
+    """Raises _FenceGone; how many records finished by each lineage, and what intents met."""
+    met = ledger.apply(change, facts, has_living_run)  # the entry first: whoever takes a record over reads it first
+    if met is None:
+        raise _FenceGone
     finishing: Groups = defaultdict(list)
     advancing: Groups = defaultdict(list)
     checkpoints: dict[tuple[Any, ...], dict[int, str]] = defaultdict(dict)
@@ -67,7 +77,7 @@ def _write(change: Change, facts: Sequence[Fact], lineages: dict[object, int]) -
     finished: Counter[int] = Counter()
     for (_, lineage), records in finishing.items():
         finished[lineage] += len(records)
-    return finished
+    return finished, met
 
 
 def _require(rows: Sequence[Any], changed: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -79,7 +80,8 @@ class SqliteWorkStore:
         outcome = Outcome()
         with self._change_by(run) as change:
             if batch.facts:
-                outcome.lost = facts.apply(change, batch.facts, self._lineages)
+                alive = functools.partial(self._has_living_run, change)
+                outcome.lost, outcome.met = facts.apply(change, batch.facts, self._lineages, alive)
             for block in batch.blocks:
                 outcome.fed.append(feeding.apply(change, block, self._store_inputs))
             for wish in batch.wishes:
@@ -192,7 +194,7 @@ class SqliteWorkStore:
     def _change(self, instance: int, run: int | None) -> Iterator[Change]:
         """A transaction whose counters are written with it; driver errors come out in words for people."""
         self._check_fault()
-        change = Change(self._connection, instance, run, self._clock.now())
+        change = Change(self._connection, instance, run, self._clock)
         try:
             with connection.transaction(self._connection):
                 if connection.schema_of(self._connection) != self._schema:
@@ -249,7 +251,7 @@ class SqliteWorkStore:
         """Put back the records of dead runs; and how many others live. Whoever ends a run's row first buries it."""
         dead, living = [], 0
         for other, told, boot, lease_until in change.rows("open_runs", run=run):
-            if boot == self._clock.boot and lease_until > self._clock.steady() and self._locks.is_held(other):
+            if self._is_alive(other, boot, lease_until):
                 living += 1
                 continue
             change.execute("end_run", run=other, exit_code=None, reason="died" if told is None else f"stopped: {told}")
@@ -263,6 +265,12 @@ class SqliteWorkStore:
             change.move(State.IN_PROGRESS, State.PENDING, put_back)
             dead.append(DeadRun(other, told is not None, put_back, started, suspects))
         return dead, living
+
+    def _is_alive(self, run: int, boot: str, lease_until: float) -> bool:
+        return boot == self._clock.boot and lease_until > self._clock.steady() and self._locks.is_held(run)
+
+    def _has_living_run(self, change: Change, instance: int) -> bool:
+        return any(self._is_alive(*run) for run in change.rows("open_runs_of", other=instance))
 
     def _reset_failed(self, change: Change, start: RunStart) -> int:
         transitions.require(State.FAILED, State.PENDING)

@@ -78,6 +78,14 @@ WHERE state <> 'succeeded' AND instance = :instance AND state = 'failed' AND van
 UPDATE records SET not_before = :now + :cap
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL AND not_before > :now + :longest
 
+-- name: pick_unconfirmed
+SELECT json_group_array(id) FROM (
+    SELECT id FROM records
+    WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1) AND hold IS :hold
+      AND (:only IS NULL OR id IN (SELECT value FROM json_each(:only)))
+      AND not_before <= :now
+    ORDER BY not_before, position LIMIT :limit)
+
 -- name: pick_due
 SELECT json_group_array(id) FROM (
     SELECT id FROM records
@@ -106,7 +114,8 @@ SELECT json_group_array(json_array(
      WHERE i.record = r.id AND i.generation <= r.generation ORDER BY i.generation DESC LIMIT 1),
     r.step, r.attempts, r.deaths, r.solo_deaths, r.failed_runs,
     CASE WHEN r.fence > 0 THEN (SELECT json_group_array(json_array(step, version, output)) FROM checkpoints c
-                                WHERE c.record = r.id AND c.generation = r.generation) END))
+                                WHERE c.record = r.id AND c.generation = r.generation) END,
+    r.state))
 FROM json_each(:rows) j JOIN records r ON r.id = j.value
 
 -- name: input
@@ -115,7 +124,7 @@ SELECT value FROM inputs WHERE record = :record AND generation <= :generation OR
 -- name: claim
 UPDATE records SET state = 'in_progress', run = :run, fence = fence + 1, hold = NULL, not_before = 0,
     started = :start, attempts = attempts + :start, since = :now
-WHERE id IN (SELECT value FROM json_each(:rows)) AND state = 'pending'
+WHERE id IN (SELECT value FROM json_each(:rows)) AND state IN ('pending', 'unconfirmed')
 
 -- name: finish
 UPDATE records SET state = 'succeeded', run = NULL, started = 0, step = NULL, attempts = 0, deaths = 0, solo_deaths = 0,

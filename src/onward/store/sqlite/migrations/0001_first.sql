@@ -110,6 +110,30 @@ CREATE TABLE failures (
     at         REAL NOT NULL
 );
 
+-- The ledger: one row an obligation, in all jobs and instances. `record` answers for it. The key is text that the far
+-- side has seen. Steady times are comparable within one boot only.
+CREATE TABLE effects (
+    name            TEXT NOT NULL,
+    key             TEXT NOT NULL,
+    state           TEXT NOT NULL,
+    payload         TEXT NOT NULL,
+    payload_hash    TEXT NOT NULL,
+    receipt         TEXT,
+    record          INTEGER NOT NULL,
+    generation      INTEGER NOT NULL,
+    fence           INTEGER NOT NULL,
+    run             INTEGER NOT NULL,
+    first_at        REAL NOT NULL,
+    intended_at     REAL NOT NULL,
+    intended_steady REAL NOT NULL,
+    boot            TEXT NOT NULL,
+    ask_at          REAL NOT NULL DEFAULT 0,
+    asks            INTEGER NOT NULL DEFAULT 0,
+    sent_at         REAL,
+    UNIQUE (name, key)
+);
+CREATE INDEX effects_by_record ON effects (record);
+
 -- Every decision and its reason.
 CREATE TABLE history (
     id       INTEGER PRIMARY KEY AUTOINCREMENT,

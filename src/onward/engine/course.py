@@ -1,0 +1,243 @@
+"""An effect's course: what an attempt at an effect does next, and what it states of what came of it. No I/O.
+
+The order is that of the promise: the payload is built, the intent becomes durable, only then something is sent; the
+receipt becomes durable, only then it is confirmed. Whatever ends a send without an answer leaves the entry unknown.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from onward.codec import canonical_hash
+from onward.engine.attempt import Attempt
+from onward.engine.outcomes import Answered, CallOutcome, EndedEarly, Prepared, Raised, Returned
+from onward.model import EffectFact, Entry, EntryState, Fact, Failure, Kind, Met, State
+from onward.policy.attempts import Decision
+from onward.policy.effects import Act, Traits, asked_again_at, landed_by, next_act
+from onward.policy.failures import Classified
+
+PERSON = "person"
+WAIT_FOR_OTHER = 2.0
+
+
+class Course:
+    """One attempt's way through its effect. `now` gives UTC seconds."""
+
+    def __init__(self, attempt: Attempt, now: Callable[[], float] = time.time):
+        assert attempt.step is not None and attempt.step.effect is not None
+        self.attempt = attempt
+        self.effect = attempt.step.effect
+        self._now = now
+
+    @property
+    def entry(self) -> Entry | None:
+        return self.attempt.entry
+
+    @property
+    def traits(self) -> Traits:
+        return self.effect.traits
+
+    def begin(self) -> Fact | None:
+        """The attempt's turn has come: what is to be called is `attempt.phase`; or what is to be stated instead."""
+        act = next_act(self.traits, self.entry, self.attempt.claimed.fence, self._now())
+        if act.what in ("prepare", "probe", "send", "confirm"):
+            self.attempt.phase = act.what
+            return None
+        if act.what == "finish":
+            return self._finished(None)
+        return self._waits(act)
+
+    def met(self, met: Met) -> Fact | None:
+        """What the intent came upon; None: the attempt goes on with the entry."""
+        if met.meeting == "wait":
+            fact = self.attempt.given_back(f"waits for {met.entry.origin}, which has the same obligation")
+            fact.not_before = self._now() + WAIT_FOR_OTHER
+            return fact
+        if met.meeting == "conflict":
+            state = met.entry.state
+            told = f"another payload is {state} under the key {met.entry.key}; nothing was sent"
+            failure = Classified(Kind.CONFLICT, "PayloadConflict", told)
+            self.attempt.entry = None
+            return self.attempt.failed(failure, Decision("quarantine", told), self._now())
+        self.attempt.entry = met.entry
+        return None
+
+    def ended(self, outcome: CallOutcome | None, fail: Callable[[Classified], Fact]) -> Fact:
+        """What came of the call of `attempt.phase`. `fail` decides about a failure that is known as one."""
+        phase, self.attempt.phase = self.attempt.phase, "step"
+        if phase == "prepare":
+            return self._prepared(outcome, fail)
+        if phase == "send":
+            return self._sent(outcome, fail)
+        if phase == "probe":
+            return self._probed(outcome)
+        return self._confirmed(outcome)
+
+    def _prepared(self, outcome: CallOutcome | None, fail: Callable[[Classified], Fact]) -> Fact:
+        if isinstance(outcome, Prepared):
+            fact = self.attempt.going_on()
+            fact.effect = EffectFact(
+                self.effect.name,
+                outcome.key,
+                EntryState.INTENDED,
+                payload=outcome.payload,
+                payload_hash=canonical_hash(outcome.payload),
+                former=outcome.former,
+            )
+            return fact
+        if isinstance(outcome, EndedEarly):
+            outcome = Raised(_done_is_a_bug())
+        if isinstance(outcome, Raised):
+            return fail(outcome.failure)
+        return self.attempt.given_back("the run stopped before the step ended")
+
+    def _sent(self, outcome: CallOutcome | None, fail: Callable[[Classified], Fact]) -> Fact:
+        if isinstance(outcome, Returned):
+            self.attempt.sending = False
+            return self._receipt(outcome.text, None)
+        if isinstance(outcome, Raised) and outcome.failure.not_applied:
+            self.attempt.sending = False
+            fact = fail(outcome.failure)
+            fact.effect = self._said(EntryState.ABSENT)
+            return fact
+        return self._unknown(outcome)
+
+    def _unknown(self, outcome: CallOutcome | None) -> Fact:
+        """A send ended without an answer: it uses up no attempt, and is never taken for a failure."""
+        self.attempt.sending = False
+        entry, now = self._held(), self._now()
+        failure = outcome.failure if isinstance(outcome, Raised) else None
+        if isinstance(outcome, EndedEarly):
+            failure = _done_is_a_bug()
+        asked = failure.retry_after or 0.0 if failure is not None else 0.0
+        entry = replace(entry, state=EntryState.UNKNOWN, asks=entry.asks + 1)
+        entry.ask_at = self.unknown_until(entry, now, asked)
+        fact = self._waits(self._about(entry), entry)
+        if failure is not None:
+            fact.failure = self._failure(failure)
+        return fact
+
+    def unknown_until(self, entry: Entry, now: float, asked: float = 0.0) -> float:
+        """When an entry whose send has just ended without an answer may be sent again, or asked about."""
+        if self.traits.dedupes(entry, now) or not self.traits.has_probe:
+            return asked_again_at(entry.asks, now, asked)
+        return max(now + self.traits.settle, landed_by(self.traits, entry), now + asked)
+
+    def _probed(self, outcome: CallOutcome | None) -> Fact:
+        entry, now = self._held(), self._now()
+        if isinstance(outcome, Answered) and outcome.answer == "found":
+            assert outcome.receipt is not None
+            return self._receipt(outcome.receipt, "the far side has it already")
+        if isinstance(outcome, Answered) and outcome.answer == "absent":
+            fact = self.attempt.going_on()
+            fact.effect = self._said(EntryState.INTENDED, asks=entry.asks + 1)
+            self.attempt.entry = replace(
+                entry,
+                state=EntryState.INTENDED,
+                fence=self.attempt.claimed.fence,
+                intended_at=now,
+                asks=entry.asks + 1,
+            )
+            return fact
+        return self._asked_in_vain(replace(entry, state=EntryState.UNKNOWN), outcome)
+
+    def _confirmed(self, outcome: CallOutcome | None) -> Fact:
+        entry = self._held()
+        if isinstance(outcome, Answered) and outcome.answer == "confirmed":
+            return self._finished(EntryState.CONFIRMED)
+        if isinstance(outcome, Answered) and outcome.answer == "mismatch":
+            fact = self._waits(Act("wait for a person", reason=f"the acknowledgement does not match: {outcome.reason}"))
+            fact.effect = self._said(EntryState.SENT, asks=entry.asks + 1)
+            return fact
+        return self._asked_in_vain(entry, outcome)
+
+    def _asked_in_vain(self, entry: Entry, outcome: CallOutcome | None) -> Fact:
+        now = self._now()
+        told = outcome.reason if isinstance(outcome, Answered) else ""
+        failure = outcome.failure if isinstance(outcome, Raised) else None
+        asked = failure.retry_after or 0.0 if failure is not None else 0.0
+        entry = replace(entry, asks=entry.asks + 1)
+        entry.ask_at = asked_again_at(entry.asks, now, asked)
+        fact = self._waits(self._about(entry), entry)
+        fact.reason = told or fact.reason
+        if failure is not None:
+            fact.failure = self._failure(failure)
+        return fact
+
+    def _about(self, entry: Entry) -> Act:
+        """What will be done about the entry; never anything at once."""
+        act = next_act(self.traits, entry, self.attempt.claimed.fence, self._now())
+        if act.what == "wait for a person":
+            return act
+        reason = act.reason or ("sent, to be confirmed" if entry.state is EntryState.SENT else "not known to be sent")
+        return Act("ask later", entry.ask_at, reason)
+
+    def _receipt(self, receipt: str, adopted: str | None) -> Fact:
+        """The far side has it: durable as it arrives; with the checkpoint, where nothing is to be confirmed."""
+        entry = self._held()
+        if not self.traits.has_confirm:
+            self.attempt.entry = replace(entry, receipt=receipt, origin=adopted or entry.origin)
+            return self._finished(EntryState.CONFIRMED)
+        fact = self.attempt.going_on()
+        fact.effect = self._said(EntryState.SENT, receipt=receipt)
+        fact.event = "effect_deduplicated" if adopted else None
+        fact.reason = adopted
+        self.attempt.entry = replace(
+            entry, state=EntryState.SENT, receipt=receipt, ask_at=0.0, asks=0, sent_at=self._now()
+        )
+        return fact
+
+    def _finished(self, state: EntryState | None) -> Fact:
+        """The receipt is the step's output. `state`: what the entry becomes; None: it is that already."""
+        entry = self._held()
+        receipt = entry.receipt if entry.receipt is not None else "null"
+        said = None if state is None else self._said(state, receipt=receipt)
+        if state is None and entry.state is not EntryState.CONFIRMED:
+            said = self._said(EntryState.CONFIRMED, receipt=receipt)
+        fact = self.attempt.completed(receipt, self.attempt.starts_next())
+        fact.effect = said
+        fact.step = fact.step or self.attempt.done_name(fact)
+        fact.event = "effect_deduplicated" if entry.origin or state is None else "effect_confirmed"
+        fact.reason = entry.origin
+        return fact
+
+    def _waits(self, act: Act, entry: Entry | None = None) -> Fact:
+        """The record leaves this run unconfirmed: until it is to be asked about again, or until a person decides."""
+        current = self._held()
+        if entry is None and current.state is EntryState.INTENDED:
+            entry = replace(current, state=EntryState.UNKNOWN)
+            entry.ask_at = max(act.until, self.unknown_until(entry, self._now()))
+            act = replace(act, until=entry.ask_at)
+        fact = self.attempt.unconfirmed(act.until, PERSON if act.what == "wait for a person" else None, act.reason)
+        if entry is not None:
+            fact.effect = self._said(entry.state, asks=entry.asks, ask_at=entry.ask_at)
+        return fact
+
+    def _said(
+        self, state: EntryState, receipt: str | None = None, asks: int = 0, ask_at: float = 0.0
+    ) -> EffectFact:
+        entry = self._held()
+        return EffectFact(entry.name, entry.key, state, receipt=receipt, asks=asks, ask_at=ask_at)
+
+    def _held(self) -> Entry:
+        assert self.attempt.entry is not None
+        return self.attempt.entry
+
+    def _failure(self, failure: Classified) -> Failure:
+        step = self.attempt.step
+        assert step is not None
+        return Failure(
+            step.name, step.version, failure.kind, failure.error_type, failure.message, self.attempt.attempts
+        )
+
+
+def default_payload(named: dict[str, str]) -> str:
+    """What is sent where no payload is declared: the effect's inputs by parameter, each as JSON text."""
+    return "{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in named.items()) + "}"
+
+
+def _done_is_a_bug() -> Classified:
+    return Classified(Kind.BUG, "Done", "an effect cannot end its record early; raise Done in a step before or after it")
