@@ -218,7 +218,7 @@ def _pipe_for_marks() -> tuple[int | None, int | None]:
 
 def _start(marks: int | None) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, json.dumps(sys.path), str(marks or "")],
+        [sys.executable, "-P", "-c", _PROGRAM, json.dumps(sys.path), str(marks or "")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         pass_fds=() if marks is None else (marks,),
