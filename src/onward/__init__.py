@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from onward.job.job import Job
-    from onward.model import Result, Retry, RunResult
+    from onward.model import ABSENT, UNKNOWN, Mismatch, Result, Retry, RunResult
     from onward.sources.csv_file import csv
     from onward.sources.directory import directory
     from onward.sources.iterable import iterable
@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     from onward.sources.parquet import parquet
 
 __all__ = [
+    "ABSENT",
+    "UNKNOWN",
     "DeclarationError",
     "Done",
     "Fatal",
     "Invalid",
     "Job",
+    "Mismatch",
     "OnwardError",
     "Rejected",
     "Result",
@@ -68,7 +71,7 @@ _HOMES = {
         "UsageError",
     ),
     "onward.job.job": ("Job",),
-    "onward.model": ("Result", "Retry", "RunResult"),
+    "onward.model": ("ABSENT", "UNKNOWN", "Mismatch", "Result", "Retry", "RunResult"),
     "onward.sources.csv_file": ("csv",),
     "onward.sources.directory": ("directory",),
     "onward.sources.iterable": ("iterable",),

@@ -94,6 +94,10 @@ class Answer(Enum):
     UNKNOWN = "unknown"
 
 
+ABSENT = Answer.ABSENT
+UNKNOWN = Answer.UNKNOWN
+
+
 @dataclass(frozen=True, slots=True)
 class Mismatch:
     """What a confirm says of an acknowledgement that does not match: a person must look."""

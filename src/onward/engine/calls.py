@@ -13,10 +13,12 @@ from typing import Any, Protocol
 
 from onward.codec import loads, plain_key
 from onward.engine.attempt import Attempt
+from onward.engine.effect_calls import EffectCalls
+from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Raised, Returned, Stale
 from onward.engine.resources import Resources
 from onward.engine.threads import Threads
 from onward.errors import Done, OnwardError, StaleCheckpoint
-from onward.job.plan import Plan
+from onward.job.plan import CallPlan, Plan, StepPlan
 from onward.model import Kind
 from onward.policy.failures import Classified, classify, opinion
 
@@ -60,9 +62,8 @@ class LocalCaller:
         self._instance = instance
         self._value_of = value_of
         self._has_succeeded = has_succeeded
-        self._wants_context = {
-            step.name for step in plan.steps if any(argument.origin == "context" for argument in step.arguments)
-        }
+        self._wants_context = {step.name for step in plan.steps if _asks_for(step, "context")}
+        self._effects = EffectCalls(self._made, value_of)
 
     async def call(self, attempt: Attempt) -> CallOutcome:
         step = attempt.step
@@ -70,16 +71,9 @@ class LocalCaller:
         try:
             if not self._resources.opened:
                 await self._resources.open()
-            offered = self._resources.offered
-            if step.name in self._wants_context:
-                offered = {**offered, "context": self._context(attempt)}
-            first, others = attempt.arguments(self._value_of(attempt), offered)
-            attempt.called()
-            if step.is_async:
-                output = await step.function(*first, **others)
-            else:
-                output = await self.threads.call(step.function, first, others)
-            return Returned(step.encode(output))
+            if attempt.phase != "step":
+                return await self._effects.call(attempt)
+            return Returned(step.encode(await self._made(attempt, step)))
         except Done as done:
             return EndedEarly(done.reason)
         except StaleCheckpoint as stale:
@@ -87,9 +81,22 @@ class LocalCaller:
         except asyncio.CancelledError:
             raise
         except OnwardError as error:  # a resource or the source failed: no fault of the record
-            return Raised(Classified(Kind.FATAL, type(error).__name__, str(error)))
+            return Raised(Classified(Kind.FATAL, type(error).__name__, str(error), not_applied=True))
         except BaseException as error:
             return self.raised(attempt, error)
+
+    async def _made(self, attempt: Attempt, what: StepPlan | CallPlan) -> Any:
+        """What the function returns for the attempt."""
+        step = attempt.step
+        assert step is not None
+        offered = self._resources.offered
+        if step.name in self._wants_context:
+            offered = {**offered, "context": self._context(attempt)}
+        first, others = attempt.arguments(what.arguments, self._value_of(attempt), offered)
+        attempt.called()
+        if what.is_async:
+            return await what.function(*first, **others)
+        return await self.threads.call(what.function, first, others, to_the_end=attempt.sending)
 
     def raised(self, attempt: Attempt, error: BaseException) -> CallOutcome:
         """What an exception of the attempt's step means."""
@@ -111,6 +118,12 @@ class LocalCaller:
             logging.getLogger("onward.step"), {"key": plain_key(key), "step": attempt.step.name, "run": self._run}
         )
         return Context(loads(key), attempt.attempts, self._run, self._instance, logger)
+
+
+def _asks_for(step: StepPlan, origin: str) -> bool:
+    effect = step.effect
+    parts = (step, effect.payload, effect.probe, effect.confirm) if effect is not None else (step,)
+    return any(argument.origin == origin for part in parts if part is not None for argument in part.arguments)
 
 
 def _place(error: BaseException, function: Callable[..., Any]) -> str | None:

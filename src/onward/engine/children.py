@@ -79,7 +79,7 @@ class Child:
         try:
             await asyncio.shield(self._ready)
         except UsageError as error:
-            return Raised(Classified(Kind.FATAL, "UsageError", str(error)))
+            return Raised(Classified(Kind.FATAL, "UsageError", str(error), not_applied=True))
         if self.dead:
             return Died(self._how or "it was gone before the call", ())
         claimed, step = attempt.claimed, attempt.step
@@ -97,6 +97,8 @@ class Child:
                 "value": value,
                 "outputs": {name: [stored.version, stored.output] for name, stored in attempt.outputs.items()},
                 "attempts": attempt.attempts,
+                "phase": attempt.phase,
+                "entry": messages.entry_to_message(attempt.entry),
             }
         )
         try:
@@ -295,7 +297,7 @@ class Starts:
         if self._lost < MOST_LOST:
             return outcome
         told = f"{MOST_LOST} child processes in a row ended before a call began in them: {outcome.how}"
-        return Raised(Classified(Kind.FATAL, "ProcessDied", told))
+        return Raised(Classified(Kind.FATAL, "ProcessDied", told, not_applied=True))
 
 
 class Processes:

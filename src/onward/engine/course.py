@@ -14,7 +14,7 @@ from dataclasses import replace
 from onward.codec import canonical_hash
 from onward.engine.attempt import Attempt
 from onward.engine.outcomes import Answered, CallOutcome, EndedEarly, Prepared, Raised, Returned
-from onward.model import EffectFact, Entry, EntryState, Fact, Failure, Kind, Met, State
+from onward.model import EffectFact, Entry, EntryState, Fact, Failure, Kind, Met
 from onward.policy.attempts import Decision
 from onward.policy.effects import Act, Traits, asked_again_at, landed_by, next_act
 from onward.policy.failures import Classified
@@ -24,11 +24,13 @@ WAIT_FOR_OTHER = 2.0
 
 
 class Course:
-    """One attempt's way through its effect. `now` gives UTC seconds."""
+    """One attempt's way through its effect. `now` gives UTC seconds; `starts_next` whether the step after it may start
+    with the commit of its checkpoint."""
 
-    def __init__(self, attempt: Attempt, now: Callable[[], float] = time.time):
+    def __init__(self, attempt: Attempt, starts_next: Callable[[Attempt], bool], now: Callable[[], float] = time.time):
         assert attempt.step is not None and attempt.step.effect is not None
         self.attempt = attempt
+        self._starts_next = starts_next
         self.effect = attempt.step.effect
         self._now = now
 
@@ -71,7 +73,9 @@ class Course:
         if phase == "prepare":
             return self._prepared(outcome, fail)
         if phase == "send":
-            return self._sent(outcome, fail)
+            fact = self._sent(outcome, fail)
+            self.attempt.sending = False
+            return fact
         if phase == "probe":
             return self._probed(outcome)
         return self._confirmed(outcome)
@@ -96,10 +100,8 @@ class Course:
 
     def _sent(self, outcome: CallOutcome | None, fail: Callable[[Classified], Fact]) -> Fact:
         if isinstance(outcome, Returned):
-            self.attempt.sending = False
             return self._receipt(outcome.text, None)
         if isinstance(outcome, Raised) and outcome.failure.not_applied:
-            self.attempt.sending = False
             fact = fail(outcome.failure)
             fact.effect = self._said(EntryState.ABSENT)
             return fact
@@ -107,7 +109,6 @@ class Course:
 
     def _unknown(self, outcome: CallOutcome | None) -> Fact:
         """A send ended without an answer: it uses up no attempt, and is never taken for a failure."""
-        self.attempt.sending = False
         entry, now = self._held(), self._now()
         failure = outcome.failure if isinstance(outcome, Raised) else None
         if isinstance(outcome, EndedEarly):
@@ -120,6 +121,14 @@ class Course:
             fact.failure = self._failure(failure)
         return fact
 
+    def never_returned(self) -> Fact:
+        """The call of a send is still going on, nobody knows for how long."""
+        entry = replace(self._held(), state=EntryState.UNKNOWN)
+        self.attempt.phase = "step"
+        fact = self._waits(Act("wait for a person", reason="its call does not return: it may still be sending"), entry)
+        self.attempt.sending = False
+        return fact
+
     def unknown_until(self, entry: Entry, now: float, asked: float = 0.0) -> float:
         """When an entry whose send has just ended without an answer may be sent again, or asked about."""
         if self.traits.dedupes(entry, now) or not self.traits.has_probe:
@@ -127,20 +136,13 @@ class Course:
         return max(now + self.traits.settle, landed_by(self.traits, entry), now + asked)
 
     def _probed(self, outcome: CallOutcome | None) -> Fact:
-        entry, now = self._held(), self._now()
+        entry = self._held()
         if isinstance(outcome, Answered) and outcome.answer == "found":
             assert outcome.receipt is not None
             return self._receipt(outcome.receipt, "the far side has it already")
         if isinstance(outcome, Answered) and outcome.answer == "absent":
             fact = self.attempt.going_on()
             fact.effect = self._said(EntryState.INTENDED, asks=entry.asks + 1)
-            self.attempt.entry = replace(
-                entry,
-                state=EntryState.INTENDED,
-                fence=self.attempt.claimed.fence,
-                intended_at=now,
-                asks=entry.asks + 1,
-            )
             return fact
         return self._asked_in_vain(replace(entry, state=EntryState.UNKNOWN), outcome)
 
@@ -177,31 +179,27 @@ class Course:
 
     def _receipt(self, receipt: str, adopted: str | None) -> Fact:
         """The far side has it: durable as it arrives; with the checkpoint, where nothing is to be confirmed."""
-        entry = self._held()
         if not self.traits.has_confirm:
-            self.attempt.entry = replace(entry, receipt=receipt, origin=adopted or entry.origin)
-            return self._finished(EntryState.CONFIRMED)
+            return self._finished(EntryState.CONFIRMED, receipt, adopted)
         fact = self.attempt.going_on()
         fact.effect = self._said(EntryState.SENT, receipt=receipt)
-        fact.event = "effect_deduplicated" if adopted else None
-        fact.reason = adopted
-        self.attempt.entry = replace(
-            entry, state=EntryState.SENT, receipt=receipt, ask_at=0.0, asks=0, sent_at=self._now()
-        )
+        if adopted is not None:
+            fact.event, fact.reason = "effect_deduplicated", adopted
         return fact
 
-    def _finished(self, state: EntryState | None) -> Fact:
-        """The receipt is the step's output. `state`: what the entry becomes; None: it is that already."""
+    def _finished(self, state: EntryState | None, receipt: str | None = None, adopted: str | None = None) -> Fact:
+        """The receipt is the step's output. `state`: what the entry becomes; None: it was known to be done."""
         entry = self._held()
-        receipt = entry.receipt if entry.receipt is not None else "null"
-        said = None if state is None else self._said(state, receipt=receipt)
-        if state is None and entry.state is not EntryState.CONFIRMED:
+        receipt = receipt or entry.receipt or "null"
+        said = None
+        if entry.state is not EntryState.CONFIRMED:
             said = self._said(EntryState.CONFIRMED, receipt=receipt)
-        fact = self.attempt.completed(receipt, self.attempt.starts_next())
-        fact.effect = said
-        fact.step = fact.step or self.attempt.done_name(fact)
-        fact.event = "effect_deduplicated" if entry.origin or state is None else "effect_confirmed"
-        fact.reason = entry.origin
+        name = self.attempt.step.name if self.attempt.step is not None else None
+        fact = self.attempt.completed(receipt, self._starts_next(self.attempt))
+        fact.effect, fact.done_step = said, name
+        from_elsewhere = adopted or entry.origin or ("it was done already" if state is None else None)
+        fact.event = "effect_deduplicated" if from_elsewhere else "effect_confirmed"
+        fact.reason = from_elsewhere
         return fact
 
     def _waits(self, act: Act, entry: Entry | None = None) -> Fact:
@@ -216,9 +214,7 @@ class Course:
             fact.effect = self._said(entry.state, asks=entry.asks, ask_at=entry.ask_at)
         return fact
 
-    def _said(
-        self, state: EntryState, receipt: str | None = None, asks: int = 0, ask_at: float = 0.0
-    ) -> EffectFact:
+    def _said(self, state: EntryState, receipt: str | None = None, asks: int = 0, ask_at: float = 0.0) -> EffectFact:
         entry = self._held()
         return EffectFact(entry.name, entry.key, state, receipt=receipt, asks=asks, ask_at=ask_at)
 
@@ -240,4 +236,6 @@ def default_payload(named: dict[str, str]) -> str:
 
 
 def _done_is_a_bug() -> Classified:
-    return Classified(Kind.BUG, "Done", "an effect cannot end its record early; raise Done in a step before or after it")
+    return Classified(
+        Kind.BUG, "Done", "an effect cannot end its record early; raise Done in a step before or after it"
+    )

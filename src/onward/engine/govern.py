@@ -16,7 +16,7 @@ from onward.engine.suspects import Inquest
 from onward.engine.tally import Progress
 from onward.engine.worker import Worker
 from onward.errors import OnwardError
-from onward.model import Fact, State
+from onward.model import Counts, Fact, State
 from onward.policy.endings import (
     NEEDS_A_PERSON,
     NOT_STARTED,
@@ -43,6 +43,7 @@ class Bounds:
     max_failures_percent: float | None = None
     max_time: float | None = None
     grace: float = 30.0
+    wait: float = 60.0
 
 
 class Governor:
@@ -74,6 +75,7 @@ class Governor:
         self._tell = tell
         self._began = time.monotonic()
         self._refreshed = 0.0
+        self._done_at: float | None = None
         self._longest_timeout = max((step.timeout for step in worker.plan.steps), default=0.0)
         worker.on_fatal = self._fatal
         worker.on_left = self._left
@@ -172,7 +174,18 @@ class Governor:
             self._inquest.begin()
             return False
         open_records = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
-        return open_records - counts.held.get("stale", 0) <= 0
+        if open_records - counts.held.get("stale", 0) > 0:
+            self._done_at = None
+            return False
+        return self._waited_long_enough(counts)
+
+    def _waited_long_enough(self, counts: Counts) -> bool:
+        """All other work is done: whether what is unconfirmed is still to be waited for."""
+        due = self._worker.next_due
+        if counts.of(State.UNCONFIRMED) <= counts.held.get("person", 0) or due is None:
+            return True
+        self._done_at = self._done_at or time.time()
+        return due > self._done_at + self._bounds.wait
 
     def feed_ending(self) -> Ending | None:
         """What an input that was not read to its end means for the exit code, once the work is done."""

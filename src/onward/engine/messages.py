@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import Any, BinaryIO
 
 import orjson
 
-from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Raised, Returned, Stale
-from onward.model import Kind
+from onward.engine.outcomes import Answered, CallOutcome, Died, EndedEarly, Prepared, Raised, Returned, Stale
+from onward.model import Entry, EntryState, Kind
 from onward.policy.failures import Classified
 
 MARK = struct.Struct(">I")
@@ -59,6 +60,19 @@ def _read(text: bytes) -> dict[str, Any]:
     return message
 
 
+def entry_to_message(entry: Entry | None) -> dict[str, Any] | None:
+    """What a call in a child needs to know of its obligation."""
+    return None if entry is None else asdict(entry)
+
+
+def entry_from_message(message: dict[str, Any] | None) -> Entry | None:
+    if message is None:
+        return None
+    entry = Entry(**message)
+    entry.state = EntryState(entry.state)
+    return entry
+
+
 def outcome_to_message(outcome: CallOutcome) -> dict[str, Any]:
     if isinstance(outcome, Returned):
         return {"returned": outcome.text}
@@ -68,6 +82,10 @@ def outcome_to_message(outcome: CallOutcome) -> dict[str, Any]:
         return {"stale": outcome.step, "reason": outcome.reason}
     if isinstance(outcome, Died):
         return {"out of memory": outcome.how, "record": outcome.beside[0]}
+    if isinstance(outcome, Prepared):
+        return {"prepared": outcome.key, "payload": outcome.payload, "former": outcome.former}
+    if isinstance(outcome, Answered):
+        return {"answered": outcome.answer, "receipt": outcome.receipt, "reason": outcome.reason}
     failure = outcome.failure
     return {
         "raised": failure.kind,
@@ -76,6 +94,7 @@ def outcome_to_message(outcome: CallOutcome) -> dict[str, Any]:
         "retry_after": failure.retry_after,
         "throttled": failure.throttled,
         "status": failure.status,
+        "not_applied": failure.not_applied,
     }
 
 
@@ -88,6 +107,11 @@ def outcome_from_message(message: dict[str, Any]) -> CallOutcome:
         return Stale(message["stale"], message["reason"])
     if "out of memory" in message:
         return Died(message["out of memory"], (message["record"],), survived=True)
+    if "prepared" in message:
+        former = tuple((name, key) for name, key in message["former"])
+        return Prepared(message["prepared"], message["payload"], former)
+    if "answered" in message:
+        return Answered(message["answered"], message["receipt"], message["reason"])
     return Raised(
         Classified(
             Kind(message["raised"]),
@@ -96,5 +120,6 @@ def outcome_from_message(message: dict[str, Any]) -> CallOutcome:
             message["retry_after"],
             message["throttled"],
             message["status"],
+            message["not_applied"],
         )
     )

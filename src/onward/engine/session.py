@@ -119,7 +119,7 @@ class Session:
             self._journal,
             self._inquest,
             self._events,
-            options.bounds,
+            replace(options.bounds, wait=options.wait),
             self._progress,
             options.progress,
         )

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 
 from onward.engine.attempt import Attempt
-from onward.engine.outcomes import CallOutcome, Died
 from onward.engine.children import Assignment, Child, Starts, end_all
+from onward.engine.outcomes import CallOutcome, Died
 from onward.engine.worker import Worker
 from onward.model import Claimed, Failure
 from onward.policy.suspects import halves, is_suspect
@@ -86,7 +86,7 @@ class Inquest:
     async def _claim(self) -> None:
         journal = self._worker.journal
         assert journal is not None
-        wish = ClaimWish(AT_ONCE, CLAIM_BYTES, start=False, suspects=True)
+        wish = ClaimWish(AT_ONCE, CLAIM_BYTES, start=False, suspects=True, effects=self._worker.has_effects)
         asked = journal.ask(lambda store: store.write(journal.run, Batch(wishes=[wish])))
         outcome = await asyncio.wrap_future(asked)
         claimed: list[Claimed] = outcome.claimed[0]

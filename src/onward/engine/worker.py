@@ -13,13 +13,14 @@ from onward.codec import loads
 from onward.engine.admission import Admission
 from onward.engine.attempt import Attempt
 from onward.engine.calls import Caller
-from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Raised, Returned, Stale, cancelled_itself
+from onward.engine.effects import Effects
 from onward.engine.events import Events
 from onward.engine.journal import Journal, size_of
+from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Raised, Returned, Stale, cancelled_itself
 from onward.engine.slots import Slot, Slots
 from onward.engine.tally import Tally
-from onward.job.plan import Plan
-from onward.model import Claimed, Fact, Kind, State
+from onward.job.plan import Plan, StepPlan
+from onward.model import Claimed, Fact, Kind, Met, State
 from onward.policy.attempts import Decision, History, decide
 from onward.policy.failures import Classified
 from onward.policy.pace import MOST_AHEAD, claim_ahead
@@ -73,6 +74,10 @@ class Worker:
         self._processes = processes
         self._events = events
         self._draw = draw
+        self.has_effects = any(step.effect is not None for step in plan.steps)
+        self._effects = Effects(
+            self._starts_next, self._failed, lambda: self.journal is None or self.journal.may_send()
+        )
         self._loop = asyncio.get_running_loop()
         self._commits: deque[tuple[list[Fact], Outcome, float]] = deque()
         self._again: set[int] = set()
@@ -125,7 +130,7 @@ class Worker:
                 if hold in outcome.lost:
                     self._lost(attempt, fact)
                 else:
-                    self._settled(attempt, fact)
+                    self._settled(attempt, fact, outcome.met.get(hold))
             for claimed in outcome.claimed:
                 self._take(claimed)
             if outcome.claimed:
@@ -136,9 +141,12 @@ class Worker:
         if not self.held or self.dry:
             self.changed.set()
 
-    def _settled(self, attempt: Attempt, fact: Fact) -> None:
+    def _settled(self, attempt: Attempt, fact: Fact, met: Met | None) -> None:
         """A fact has become durable: only now does the record move on."""
         self.tally.add(fact)
+        if fact.effect is not None and (instead := self._effects.settled(attempt, fact, met)) is not None:
+            self._state(attempt.step, instead)
+            return
         if fact.checkpoint is not None and self._events.frequent:
             self._emit("checkpoint_committed", attempt, step=fact.done_step)
         if fact.event is not None:
@@ -152,7 +160,7 @@ class Worker:
 
     def _leave(self, attempt: Attempt, fact: Fact) -> None:
         del self.held[fact.record, fact.fence]
-        if fact.state is State.PENDING and fact.hold is None:
+        if fact.state in (State.PENDING, State.UNCONFIRMED) and fact.hold is None:
             if self.limit_left is not None:
                 self._again.add(fact.record)
             if fact.not_before:
@@ -198,7 +206,7 @@ class Worker:
                     return None
         if want < 1 or (want < target // 4 and coming > self.slots.limit):
             return None
-        return ClaimWish(want, CLAIM_BYTES, start=self.admission.start_with_claim, only=only)
+        return ClaimWish(want, CLAIM_BYTES, start=self.admission.start_with_claim, only=only, effects=self.has_effects)
 
     def _measure(self) -> None:
         now = time.monotonic()
@@ -272,6 +280,9 @@ class Worker:
             return
         step = attempt.step
         assert step is not None
+        if step.effect is not None and (instead := self._effects.begin(attempt)) is not None:
+            self._state(step, instead)
+            return
         caller = attempt.home or (self._processes if step.process else self._caller)
         try:
             outcome = await caller.call(attempt)  # type: ignore[attr-defined]
@@ -279,7 +290,7 @@ class Worker:
             if slot.given_up:
                 return
             outcome = self._cut_short(slot, attempt)
-        if slot.given_up:
+        if slot.given_up and not attempt.sending:  # what is being sent is waited for
             return
         slot.cut = None
         self._end(attempt, outcome)
@@ -307,12 +318,27 @@ class Worker:
         """A call that does not let itself be cancelled: its record goes on without it."""
         assert attempt.step is not None
         self._emit("call_abandoned", attempt, step=attempt.step.name, reason="it does not return")
+        if attempt.sending and slot.cut == "timeout":
+            self._loop.call_later(self._effects.patience(attempt), self._never_returned, attempt)
+            return
         self._end(attempt, Raised(_timeout(attempt.step.timeout)) if slot.cut == "timeout" else None)
+
+    def _never_returned(self, attempt: Attempt) -> None:
+        """A send that goes on long past its deadline: only a person can tell what may come of it."""
+        if attempt.sending:
+            assert attempt.step is not None
+            self._state(attempt.step, self._effects.never_returned(attempt))
+            self._plan_flush(True)
 
     def _end(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
         """State what came of a call; None: it was cut because the run stops."""
         step = attempt.step
         assert step is not None
+        if attempt.phase != "step":
+            if not isinstance(outcome, Stale | Died):
+                self._effect_ended(attempt, step, outcome)
+                return
+            attempt.call_lost(begun=isinstance(outcome, Died) and bool(outcome.beside))
         self.admission.release(step)
         if isinstance(outcome, Returned):
             attempt.clear()
@@ -320,8 +346,7 @@ class Worker:
         elif isinstance(outcome, Raised):
             if outcome.failure.kind is not Kind.FATAL:  # which need not have come from the step
                 attempt.clear()
-            # A child knows nothing of other records.
-            self._failed(attempt, outcome.failure.among(self.tally.has_succeeded(step.name)))
+            self.submit(self._failed(attempt, outcome.failure))
         elif isinstance(outcome, EndedEarly):
             attempt.clear()
             self.submit(attempt.done_early(outcome.reason))
@@ -347,13 +372,29 @@ class Worker:
         following = attempt.following
         return following is not None and not self.admission.limits(following)
 
-    def _failed(self, attempt: Attempt, failure: Classified) -> None:
+    def _effect_ended(self, attempt: Attempt, step: StepPlan, outcome: CallOutcome | None) -> None:
+        if not isinstance(outcome, Raised) or outcome.failure.kind is not Kind.FATAL:
+            attempt.clear()
+        self._state(step, self._effects.ended(attempt, outcome))
+        if not self.slots.ready:
+            self._plan_flush(True)
+
+    def _state(self, step: StepPlan | None, fact: Fact) -> None:
+        """State what came of an effect; its step is over unless the same attempt goes on with another call."""
+        if step is not None and (fact.state is not State.IN_PROGRESS or fact.checkpoint is not None):
+            self.admission.release(step)
+        self.submit(fact)
+
+    def _failed(self, attempt: Attempt, failure: Classified) -> Fact:
+        """What follows the failure; a fatal one stops the run."""
         assert attempt.step is not None
+        failure = failure.among(self.tally.has_succeeded(attempt.step.name))  # a child knows nothing of other records
         history = History(attempt.attempts, attempt.claimed.failed_runs, self.plan.resume_cap)
         decision = decide(failure, history, attempt.step.retry, self._draw())
-        self.submit(attempt.failed(failure, decision, time.time()))
+        fact = attempt.failed(failure, decision, time.time())
         if decision.verdict == "stop":
             self.on_fatal(attempt, failure)
+        return fact
 
     def _stale(self, attempt: Attempt, stale: Stale) -> None:
         fact = attempt.held("stale", f"the stored output of {stale.step} no longer decodes: {stale.reason}")
@@ -417,6 +458,8 @@ class Worker:
             fields.update(step=fact.step, attempt=attempt.attempts, reason=reason)
             if fact.failure is not None:
                 fields.update(kind=str(fact.failure.kind), error_type=fact.failure.error_type)
+        if attempt.entry is not None:
+            fields["idempotency_key"] = attempt.entry.key
         self._events.emit(event, key=loads(attempt.claimed.key), **fields)
 
 

@@ -191,4 +191,3 @@ def _key_fields(key: Any) -> dict[str, type | None]:
 
 def _seconds(name: str, value: Any) -> float:
     return 0.0 if value == 0 and not isinstance(value, bool) else positive_seconds(name, value)
-

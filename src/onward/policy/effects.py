@@ -74,7 +74,9 @@ def _about_receipt(traits: Traits, entry: Entry, now: float) -> Act:
 
 def _about_unknown(traits: Traits, entry: Entry, now: float) -> Act:
     if now >= entry.intended_at + traits.confirm_within:
-        return Act("wait for a person", reason=f"it is not known whether it was sent, {traits.confirm_within:g} s later")
+        return Act(
+            "wait for a person", reason=f"it is not known whether it was sent, {traits.confirm_within:g} s later"
+        )
     if traits.dedupes(entry, now):
         again = entry.ask_at
         return Act("send") if now >= again else Act("ask later", again, "sent again with the same key")

@@ -52,7 +52,9 @@ def as_declared(name: str, value: Any, declared: type | None) -> Any:
             return _from_text(value, declared)
         except (ValueError, InvalidOperation):
             pass
-    raise NoIdentity(f"field '{name}' is {_article(type(value).__name__)}, the effect's key declares {declared.__name__}")
+    raise NoIdentity(
+        f"field '{name}' is {_article(type(value).__name__)}, the effect's key declares {declared.__name__}"
+    )
 
 
 def _from_text(text: str, declared: type) -> Any:

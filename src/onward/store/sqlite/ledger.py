@@ -114,7 +114,9 @@ class _Intents:
         """Where the obligation stands in the ledger: under a former name, if it is known by that."""
         assert fact.effect is not None
         if fact.effect.former:
-            known = {(row[0], row[1]) for row in self._change.array("entries", [list(one) for one in fact.effect.former])}
+            known = {
+                (row[0], row[1]) for row in self._change.array("entries", [list(one) for one in fact.effect.former])
+            }
             for place in fact.effect.former:
                 if place in known:
                     return place

@@ -103,9 +103,13 @@ SELECT json_group_array(id) FROM (
     ORDER BY position LIMIT :limit)
 
 -- name: next_due
-SELECT min(not_before) FROM records
-WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL
-  AND not_before > 0
+SELECT min(due) FROM (
+    SELECT min(not_before) AS due FROM records
+    WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL
+      AND not_before > 0
+    UNION ALL
+    SELECT min(not_before) FROM records
+    WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1) AND hold IS NULL)
 
 -- name: candidates
 SELECT json_group_array(json_array(
@@ -303,7 +307,8 @@ UPDATE records SET hold = NULL WHERE state <> 'succeeded' AND instance = :instan
 
 -- name: count_held
 SELECT hold, count(*) FROM records
-WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NOT NULL
+WHERE state <> 'succeeded' AND instance = :instance AND state IN ('pending', 'unconfirmed') AND vanished = 0
+  AND hold IS NOT NULL
 GROUP BY hold
 
 -- name: move_instance

@@ -1,0 +1,78 @@
+"""The calls of an effect: build the payload, send, ask whether it was applied, ask whether it is confirmed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from onward.engine.attempt import Attempt
+from onward.engine.course import default_payload
+from onward.engine.outcomes import Answered, CallOutcome, Prepared, Returned
+from onward.errors import Invalid, OutputError
+from onward.job.plan import CallPlan, EffectPlan, StepPlan
+from onward.model import Answer, Mismatch
+from onward.policy.identity import NoIdentity, idempotency_key
+
+Make = Callable[[Attempt, StepPlan | CallPlan], Awaitable[Any]]
+
+
+class EffectCalls:
+    """`make` calls one function for an attempt, `value_of` gives the record's input as JSON text."""
+
+    def __init__(self, make: Make, value_of: Callable[[Attempt], str]):
+        self._make = make
+        self._value_of = value_of
+
+    async def call(self, attempt: Attempt) -> CallOutcome:
+        """Make the call of the attempt's phase. Raises what the payload's function or the send raises."""
+        step = attempt.step
+        assert step is not None and step.effect is not None
+        if attempt.phase == "prepare":
+            return await self._prepare(attempt, step, step.effect)
+        if attempt.phase == "send":
+            return Returned(step.encode(await self._make(attempt, step)))
+        part = step.effect.probe if attempt.phase == "probe" else step.effect.confirm
+        assert part is not None
+        try:
+            answer = await self._make(attempt, part)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # whatever it is, the far side has not answered
+            return Answered("unknown", reason=f"the {attempt.phase} raised {type(error).__name__}")
+        return _probed(answer, part) if attempt.phase == "probe" else _confirmed(answer)
+
+    async def _prepare(self, attempt: Attempt, step: StepPlan, effect: EffectPlan) -> CallOutcome:
+        value = self._value_of(attempt)
+        try:
+            fields = effect.identify(value)
+            key, former = _key(effect.name, fields), tuple((name, _key(name, fields)) for name in effect.formerly)
+        except NoIdentity as error:
+            raise Invalid(str(error)) from None
+        if effect.payload is None:
+            inputs = [argument for argument in step.arguments if argument.origin in ("record", "step")]
+            return Prepared(key, default_payload(attempt.texts(inputs, value)), former)
+        return Prepared(key, effect.payload.encode(await self._make(attempt, effect.payload)), former)
+
+
+def _key(name: str, fields: Any) -> str:
+    return idempotency_key(name, fields)
+
+
+def _probed(answer: Any, probe: CallPlan) -> Answered:
+    if answer is Answer.ABSENT:
+        return Answered("absent")
+    if answer is Answer.UNKNOWN or answer is None:
+        return Answered("unknown", reason="the probe could not tell")
+    try:
+        return Answered("found", probe.encode(answer))
+    except OutputError as error:
+        return Answered("unknown", reason=f"what the probe returned is no receipt: {error}")
+
+
+def _confirmed(answer: Any) -> Answered:
+    if answer is True:
+        return Answered("confirmed")
+    if isinstance(answer, Mismatch):
+        return Answered("mismatch", reason=answer.reason)
+    return Answered("unknown", reason="" if answer in (False, None, Answer.UNKNOWN) else f"it said {answer!r:.60}")
