@@ -163,7 +163,8 @@ class Batch:
 @dataclass(slots=True)
 class Outcome:
     """What a batch brought, in the order of what was asked. `lost`: (record, fence) of the facts whose fence no longer
-    held; they changed nothing. `met`: by (record, fence) what intents came upon. `next_due`: when the next back-off of the instance ends (UTC seconds), told with claims.
+    held; they changed nothing. `met`: by (record, fence) what intents came
+    upon. `next_due`: when the next back-off of the instance ends (UTC seconds), told with claims.
     """
 
     lost: set[tuple[int, int]] = field(default_factory=set)

@@ -145,7 +145,7 @@ def _leave_behind(loop: asyncio.AbstractEventLoop) -> None:
 
 async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
     """Run to an end on the current event loop."""
-    plan = job.plan(binding.params)
+    plan = options.plan or job.plan(binding.params)
     if not plan.steps:
         raise UsageError(f"job '{job.name}' has no steps")
     source = options.source or job.open_source(binding.params)

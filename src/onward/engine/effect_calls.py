@@ -29,7 +29,7 @@ class EffectCalls:
         step = attempt.step
         assert step is not None and step.effect is not None
         if attempt.phase == "prepare":
-            return await self._prepare(attempt, step, step.effect)
+            return await self._prepare(attempt, step.effect)
         if attempt.phase == "send":
             return Returned(step.encode(await self._make(attempt, step)))
         part = step.effect.probe if attempt.phase == "probe" else step.effect.confirm
@@ -42,7 +42,7 @@ class EffectCalls:
             return Answered("unknown", reason=f"the {attempt.phase} raised {type(error).__name__}")
         return _probed(answer, part) if attempt.phase == "probe" else _confirmed(answer)
 
-    async def _prepare(self, attempt: Attempt, step: StepPlan, effect: EffectPlan) -> CallOutcome:
+    async def _prepare(self, attempt: Attempt, effect: EffectPlan) -> CallOutcome:
         value = self._value_of(attempt)
         try:
             fields = effect.identify(value)
@@ -50,8 +50,7 @@ class EffectCalls:
         except NoIdentity as error:
             raise Invalid(str(error)) from None
         if effect.payload is None:
-            inputs = [argument for argument in step.arguments if argument.origin in ("record", "step")]
-            return Prepared(key, default_payload(attempt.texts(inputs, value)), former)
+            return Prepared(key, default_payload(attempt.texts(effect.inputs, value)), former)
         return Prepared(key, effect.payload.encode(await self._make(attempt, effect.payload)), former)
 
 

@@ -37,7 +37,8 @@ class Options:
 
     `listeners`: (listener, whether it wants every record's events); they are called from several threads.
     `before_exit` is called before a second signal ends the process. For tests: `source` stands in for the job's own,
-    `opened` is a store that is open already, and with `in_process` steps that are for worker processes run here.
+    `plan` for that of the job; `opened` is a store that is open already, and with `in_process` steps that are for
+    worker processes run here.
     """
 
     store: str | None = None
@@ -55,6 +56,7 @@ class Options:
     source: Source | None = None
     opened: WorkStore | None = None
     in_process: bool = False
+    plan: Plan | None = None
 
 
 @dataclass(frozen=True, slots=True)

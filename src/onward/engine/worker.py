@@ -372,6 +372,9 @@ class Worker:
         following = attempt.following
         return following is not None and not self.admission.limits(following)
 
+    def _may_send(self) -> bool:
+        return self.journal is not None and self.journal.may_send()
+
     def _effect_ended(self, attempt: Attempt, step: StepPlan, outcome: CallOutcome | None) -> None:
         if not isinstance(outcome, Raised) or outcome.failure.kind is not Kind.FATAL:
             attempt.clear()

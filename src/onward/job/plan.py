@@ -87,13 +87,14 @@ class EffectPlan:
     """What makes a step an effect. `name` is its ledger name, `formerly` names that it had before.
 
     `identify` makes the values of its key's fields from a record's input as JSON text; raises NoIdentity, MisfitRecord.
-    `payload`, `probe` and `confirm` are None where they are not declared.
+    `payload`, `probe` and `confirm` are None where they are not declared; without a payload `inputs` are what is sent.
     """
 
     name: str
     formerly: tuple[str, ...]
     identify: Callable[[str], Mapping[str, Any]]
     traits: Traits
+    inputs: tuple[Argument, ...]
     payload: CallPlan | None
     probe: CallPlan | None
     confirm: CallPlan | None

@@ -61,6 +61,7 @@ class _Planner:
 
     def _effect(self, step: Effect[..., Any], receipt: Shape) -> EffectPlan:
         parts = {kind: self._call(part, step, receipt) for kind, part in step.parts.items()}
+        inputs = [self._argument(step, slot) for slot in step.slots if slot.origin in ("record", "step")]
         decode = record_decoder(self._record)
         fields = step.effect.fields
         return EffectPlan(
@@ -68,6 +69,7 @@ class _Planner:
             formerly=tuple(step.effect.formerly),
             identify=lambda text: key_values(fields, decode(text)),
             traits=step.traits(),
+            inputs=tuple(inputs),
             payload=parts.get("payload"),
             probe=parts.get("probe"),
             confirm=parts.get("confirm"),

@@ -102,9 +102,9 @@ def asked_again_at(asks: int, now: float, at_least: float = 0.0) -> float:
 def meeting(entry: Entry, record: int, payload_hash: str, in_good_hands: bool) -> Meeting:
     """What an intent comes upon that finds its obligation in the ledger already.
 
-    `record` and `payload_hash` are the newcomer's; `in_good_hands`: the record that answers for the entry is still to be
-    worked on, by its own run. "go": the intent supersedes what was not applied; "go on": the entry is the newcomer's own;
-    "adopt": it becomes so, with what is known of it.
+    `record` and `payload_hash` are the newcomer's; `in_good_hands`: the record that answers for the entry is still to
+    be worked on, by its own run. "go": the intent supersedes what was not applied; "go on": the entry is the
+    newcomer's own; "adopt": it becomes so, with what is known of it.
     """
     own = entry.record == record
     if entry.state is EntryState.ABSENT:

@@ -1,7 +1,7 @@
 """The ledger of effects: intents and what became of them, in the same transaction as the facts of their records.
 
-One row an obligation, whatever job or record it comes from. An intent never overwrites what may have been sent: it makes
-the entry, supersedes one that is known as not applied, or is told what it came upon.
+One row an obligation, whatever job or record it comes from. An intent never overwrites what may have been sent: it
+makes the entry, supersedes one that is known as not applied, or is told what it came upon.
 """
 
 from __future__ import annotations
