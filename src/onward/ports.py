@@ -205,8 +205,9 @@ class WorkStore(Protocol):
     def begin_pass(self, run: int, again: bool, why: str) -> None:
         """Reading goes on (`again=False`) or starts over: the cursor is dropped and records are matched by key."""
 
-    def end_run(self, run: int, exit_code: int, reason: str) -> None:
-        """Give back what the run still holds and close it."""
+    def end_run(self, run: int, exit_code: int, reason: str) -> str | None:
+        """Give back what the run still holds and close it; the head of its chain of history, None where it was taken
+        over."""
 
     def instance_of(self, run: int) -> int:
         """The instance that a run began."""
