@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from onward.model import Misfit
+
 FORMAT = 1
 DIGEST_BYTES = 32
 BEGIN = "run_started"
@@ -56,17 +58,6 @@ class Tip(NamedTuple):
 
 
 EMPTY = Tip(0, "")
-
-
-@dataclass(frozen=True, slots=True)
-class Misfit:
-    """The first entry that does not fit, and why. `at` and `event` None: it is not there."""
-
-    chain: Chain
-    seq: int
-    at: float | None
-    event: str | None
-    why: str
 
 
 @dataclass(slots=True)
@@ -116,20 +107,21 @@ class Checker:
         for chain, (head, _) in self.heads.items():
             tip = self._tips.get(chain, EMPTY)
             if tip != head:
-                return Misfit(chain, tip.seq + 1, None, None, f"it is missing: the chain had {head.seq:,} entries")
+                why = f"it is missing: the chain had {head.seq:,} entries"
+                return Misfit(*chain, tip.seq + 1, None, None, why)
         return self._expected_missing()
 
     def _expected_missing(self) -> Misfit | None:
         if self.expected is None:
             return None
         if self._met is None:
-            return Misfit((0, None), 0, None, None, f"no chain has the entry {self.expected}")
+            return Misfit(None, None, 0, None, None, f"no chain has an entry with the hash {self.expected}")
         chain, seq = self._met
         head, closed = self.heads[chain]
         if closed and seq != head.seq:
-            return Misfit(chain, seq + 1, None, None, "entries follow the expected head, and the run had ended with it")
+            return Misfit(*chain, seq + 1, None, None, "it follows the expected head, with which the run had ended")
         return None
 
 
 def _misfit(place: Link, why: str) -> Misfit:
-    return Misfit(place.chain, place.seq, place.at, place.event, why)
+    return Misfit(*place.chain, place.seq, place.at, place.event, why)
