@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onward.api import export, failures, release, rerun, results, retry, run, run_async, status
+    from onward.api import export, failures, reconcile, release, rerun, results, retry, run, run_async, status
     from onward.errors import (
         DeclarationError,
         Done,
@@ -48,6 +48,7 @@ __all__ = [
     "iterable",
     "jsonl",
     "parquet",
+    "reconcile",
     "release",
     "rerun",
     "results",
@@ -59,7 +60,18 @@ __all__ = [
 
 # Names are loaded when they are first used: `import onward` alone costs next to nothing.
 _HOMES = {
-    "onward.api": ("export", "failures", "release", "rerun", "results", "retry", "run", "run_async", "status"),
+    "onward.api": (
+        "export",
+        "failures",
+        "reconcile",
+        "release",
+        "rerun",
+        "results",
+        "retry",
+        "run",
+        "run_async",
+        "status",
+    ),
     "onward.errors": (
         "DeclarationError",
         "Done",

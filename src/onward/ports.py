@@ -224,9 +224,9 @@ class WorkStore(Protocol):
     def begin_pass(self, run: int, again: bool, why: str) -> None:
         """Reading goes on (`again=False`) or starts over: the cursor is dropped and records are matched by key."""
 
-    def end_run(self, run: int, exit_code: int, reason: str) -> str | None:
+    def end_run(self, run: int, exit_code: int, reason: str, detail: str = "") -> str | None:
         """Give back what the run still holds and close it; the head of its chain of history, None where it was taken
-        over."""
+        over. `detail` may quote data: it is kept with the run and stays out of the history."""
 
     def instance_of(self, run: int) -> int:
         """The instance that a run began."""
@@ -611,7 +611,7 @@ class Desk(Protocol):
         """
 
     def ask_again(self, instance: int, asking: Asking) -> Asked:
-        """Note in their histories which records are asked about again; a run with these alone asks (`ClaimWish.asked`)."""
+        """Note in their histories which records are asked about again; a run of these alone asks (`ClaimWish`)."""
 
     def became(self, records: Sequence[int]) -> Iterator[Became]:
         """What has become of these records, in source order."""

@@ -140,6 +140,20 @@ _LOG = (
     *ABOUT,
 )
 
+_RECONCILE = (
+    Flag("--sent", "sent", "It was sent: its receipt, as text, or as JSON with --json.", "RECEIPT"),
+    Flag("--not-sent", "not_sent", "It was not sent: the next run sends it."),
+    Flag("--effect", "effect", "Only this effect, by its name in the ledger.", "NAME"),
+    Flag("--reason", "reason", "Why; it is kept with your name and the time.", "TEXT"),
+    Flag("--json", "as_json", "JSON for programs; with --sent the receipt, too, is JSON."),
+    *ABOUT,
+)
+RECONCILE_HELP = """Settle what effects left open: ask again, or say how it is.
+
+Without KEY all open probes and confirmations are asked again, each once, and what is confirmed goes on. With KEY and
+--sent or --not-sent a person decides about one record.
+"""
+
 RUN_HELP = """Run a job, or resume it: what is done stays done.
 
 \b
@@ -162,7 +176,8 @@ COMMANDS = {
         Command("instances", "questions:instances", "The job's instances, oldest first.", "JOB", (_JSON, *ABOUT)),
         Command("failures", "questions:failures",
                 "Failed, quarantined and unconfirmed records, those alike counted together first.", "JOB", _FAILURES),
-        Command("show", "questions:show", "One record's whole history and the reasons.", "JOB KEY", (_JSON, *ABOUT)),
+        Command("show", "questions:show", "One record's whole history and the reasons.", "JOB KEY",
+                (_JSON, Flag("--payloads", "payloads", "With what its effects send."), *ABOUT)),
         Command("log", "log:log", "Every decision and its reason, oldest first; --verify checks that none was changed.",
                 "JOB", _LOG),
         Command("retry", "acts:retry", "Mark failed records to be tried again by the next run.", "JOB [KEY]...",
@@ -172,6 +187,7 @@ COMMANDS = {
         Command("rerun", "acts:rerun", "Mark finished records for a new generation; the old ones stay.",
                 "JOB [KEY]...",
                 _choosing("All finished records.", "From this step on; alone: all records that have it.")),
+        Command("reconcile", "reconcile:reconcile", RECONCILE_HELP, "JOB [KEY]", _RECONCILE),
         Command("export", "export:export", "Write results to a file: in source order, of one moment, whole or absent.",
                 "JOB", _EXPORT),
     )

@@ -158,10 +158,9 @@ class Governor:
         worker.claim_more()
         if worker.held or self._inquest.is_busy:
             return False
-        if worker.limit_left == 0:
-            return (
-                not worker.waiting_again
-            )  # the run stays for the back-offs of the records that it tried, and for no others
+        if worker.limit_left == 0:  # the run stays for the back-offs of its own records, and for no others
+            answers_alone = worker.waits_for_answers_alone
+            return worker.is_done_with_its_share or (answers_alone and self._waited_long_enough(worker.tally.counts))
         if not worker.dry:
             return False
         if not self._feed.brings_nothing(worker.tally.counts.source_complete):

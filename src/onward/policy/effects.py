@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from onward.model import Entry, EntryState, Meeting
@@ -30,6 +30,11 @@ class Traits:
     def dedupes(self, entry: Entry, now: float) -> bool:
         """Whether the far side still knows the key of the first send."""
         return self.keyed and (self.expires is None or now < entry.first_at + self.expires)
+
+    @property
+    def finds_out(self) -> bool:
+        """Whether something can be done about an unknown outcome without a person."""
+        return self.has_probe or self.keyed or self.on_unknown == "resend"
 
     @property
     def probes_first(self) -> bool:
@@ -97,6 +102,15 @@ def asked_again_at(asks: int, now: float, at_least: float = 0.0) -> float:
     """When to ask after `asks` questions without an answer: growing pauses, no shorter than the far side wished."""
     pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(asks, 30))
     return now + max(pause, at_least)
+
+
+def asked_now(traits: Traits, entry: Entry) -> Entry:
+    """The entry as it is to be seen where a person asks now: pauses between questions do not count, only the time that
+    a send may have taken to end, and what it brought to land."""
+    if entry.state is EntryState.SENT:
+        return replace(entry, ask_at=0.0)
+    settled = entry.intended_at + 2 * (traits.deadline + traits.settle)  # calls are given up a deadline + settle late
+    return replace(entry, ask_at=min(entry.ask_at, settled))
 
 
 def meeting(entry: Entry, record: int, payload_hash: str, in_good_hands: bool) -> Meeting:

@@ -24,7 +24,8 @@ def claim(change: Change, wish: ClaimWish) -> list[Claimed]:
         "hold": SUSPECT if wish.suspects else None,
         "only": None if wish.only is None else "[" + ",".join(map(str, wish.only)) + "]",
     }
-    chosen = change.array("pick_unconfirmed", **among, limit=wish.limit) if wish.effects else []
+    unconfirmed = "pick_asked" if wish.asked else "pick_unconfirmed"
+    chosen = change.array(unconfirmed, **among, limit=wish.limit) if wish.effects else []
     for block in ("pick_due", "pick_fresh"):
         if len(chosen) < wish.limit:
             chosen += change.array(block, **among, limit=wish.limit - len(chosen))

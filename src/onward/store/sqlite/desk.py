@@ -10,6 +10,9 @@ import apsw
 
 from onward.model import State
 from onward.ports import (
+    Asked,
+    Asking,
+    Became,
     Cause,
     Choice,
     Clock,
@@ -22,8 +25,9 @@ from onward.ports import (
     RecordFacts,
     Standing,
     Verified,
+    Word,
 )
-from onward.store.sqlite import connection, history
+from onward.store.sqlite import connection, history, reconciling
 from onward.store.sqlite.asking import Questions
 from onward.store.sqlite.deciding import Act
 from onward.store.sqlite.liveness import RunLocks
@@ -98,13 +102,25 @@ class SqliteDesk:
         with self._acting():
             return self._act(instance, choice).correct(values)
 
+    def settle(self, instance: int, word: Word) -> State | None:
+        with self._acting():
+            return reconciling.settle(self._writing(), self._clock, instance, word)
+
+    def ask_again(self, instance: int, asking: Asking) -> Asked:
+        with self._acting():
+            return reconciling.ask_again(self._writing(), self._clock, instance, asking, self._questions.lives)
+
+    def became(self, records: Sequence[int]) -> Iterator[Became]:
+        with connection._plain_errors(self.path):
+            yield from self._questions.became(records)
+
+    def _writing(self) -> apsw.Connection:
+        if self._writer is None:
+            self._writer, _ = connection.open_writer(self.path, create=False)
+        return self._writer
+
     def _act(self, instance: int, choice: Choice) -> Act:
-        if choice.dry_run:
-            chosen_by = self._reader
-        else:
-            if self._writer is None:
-                self._writer, _ = connection.open_writer(self.path, create=False)
-            chosen_by = self._writer
+        chosen_by = self._reader if choice.dry_run else self._writing()
         return Act(chosen_by, self._clock, instance, choice, self._questions.lineages(instance))
 
     @contextlib.contextmanager

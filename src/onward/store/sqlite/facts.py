@@ -40,6 +40,8 @@ def apply(
         finished, met = _write(change, facts, lineages, has_living_run)
     change.connection.execute("RELEASE facts")
     _count(change, facts, finished)
+    own = [one.entry.name for one in met.values() if one.meeting in ("go", "go on", "adopt")]
+    change.count_all("intents", Counter(own))  # by which a job's ledger names are known later on
     return lost, met
 
 
@@ -120,7 +122,7 @@ def _write_reasons(change: Change, facts: Sequence[Fact], met: Holds) -> None:
             )
         event, reason = _told(fact, met)
         if event is not None:
-            history.append((fact.record, event, fact.step or fact.done_step, reason, _detail(fact)))
+            history.append((fact.record, event, fact.done_step or fact.step, reason, _detail(fact)))
     if failures:
         change.execute("insert_failures", failures)
     chain.tell(change, history)
@@ -170,7 +172,12 @@ def _lineage(change: Change, fact: Fact, lineages: dict[object, int]) -> int:
     """The number of the interned value of the versions that made a result; `lineages` caches them."""
     known = (change.instance, fact.lineage, fact.skipped)
     if known not in lineages:
-        versions = orjson.dumps(fact.lineage or ()).decode()
-        change.execute("insert_lineage", versions=versions, skipped=fact.skipped)
-        lineages[known] = int(change.one("find_lineage", versions=versions, skipped=fact.skipped))
+        lineages[known] = interned(change, fact.lineage or (), fact.skipped)
     return lineages[known]
+
+
+def interned(change: Change, lineage: Sequence[tuple[str, str]], skipped: str | None) -> int:
+    """The number of versions, in step order, that make results."""
+    versions = orjson.dumps(lineage).decode()
+    change.execute("insert_lineage", versions=versions, skipped=skipped)
+    return int(change.one("find_lineage", versions=versions, skipped=skipped))

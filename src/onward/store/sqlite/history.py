@@ -10,19 +10,19 @@ from typing import Any
 import orjson
 
 from onward.codec import loads
-from onward.model import Misfit, State
+from onward.model import EntryState, Misfit, State
 from onward.policy.chain import Chain, Checker, Link, Tip
 from onward.ports import (
     CheckpointFacts,
+    EntryFacts,
     FailureFacts,
     GenerationFacts,
     HistoryEntry,
     LogEntry,
     RecordFacts,
     Verified,
-    Waiting,
 )
-from onward.store.sqlite.asking import PAGE, WAITS, Lineage, Questions
+from onward.store.sqlite.asking import PAGE, Lineage, Questions, waiting
 
 
 def record_facts(questions: Questions, record: int) -> RecordFacts:
@@ -40,7 +40,7 @@ def record_facts(questions: Questions, record: int) -> RecordFacts:
             key=key,
             state=State(state),
             vanished=bool(vanished),
-            waiting=_waiting(state, hold, not_before),
+            waiting=waiting(state, hold, not_before, *_waits_for(questions, record)),
             generation=generation,
             input_changed=bool(changed),
             step=step,
@@ -51,13 +51,21 @@ def record_facts(questions: Questions, record: int) -> RecordFacts:
             generations=_generations(questions, record, generation, finished),
             failure=_failure(questions.rows("record_failure", record=record)),
             history=[HistoryEntry(*row) for row in questions.rows("record_history", record=record)],
+            entries=[_entry(*row) for row in questions.rows("record_entries", record=record)],
         )
 
 
-def _waiting(state: str, hold: str | None, not_before: float) -> Waiting | None:
-    if state != State.PENDING or (hold is None and not not_before):
-        return None
-    return Waiting(WAITS.get(hold, str(hold)), 1, not_before or None)
+def _waits_for(questions: Questions, record: int) -> tuple[str | None, float | None]:
+    found = questions.rows("waits_for", record=record)
+    return (found[0][0], found[0][1]) if found else (None, None)
+
+
+def _entry(name: str, key: str, state: str, *rest: Any) -> EntryFacts:
+    generation, payload, payload_hash, receipt, first_at, intended_at, sent_at, ask_at, asks, run = rest
+    known = EntryState(state)
+    again = (ask_at or None) if known in (EntryState.UNKNOWN, EntryState.SENT) else None
+    times = {"first_at": first_at, "intended_at": intended_at, "sent_at": sent_at, "ask_at": again}
+    return EntryFacts(name, key, known, generation, payload, payload_hash, receipt, **times, asks=asks, run=run)
 
 
 def _lineage(questions: Questions, number: int) -> Lineage:

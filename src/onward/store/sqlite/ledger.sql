@@ -57,3 +57,11 @@ WHERE NOT EXISTS (SELECT 1 FROM effects e
 
 -- name: open_runs_of
 SELECT id, boot, lease_until FROM runs WHERE instance = :other AND ended IS NULL
+
+-- name: names_of_job
+SELECT DISTINCT c.name FROM instances i JOIN counts c ON c.instance = i.id
+WHERE i.job = :job AND c.what = 'intents' AND c.n > 0
+
+-- name: open_under_name
+SELECT count(*) FROM effects e JOIN records r ON r.id = e.record JOIN instances i ON i.id = r.instance
+WHERE e.name = :name AND e.state IN ('intended', 'unknown', 'sent') AND i.job = :job

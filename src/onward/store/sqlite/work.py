@@ -16,7 +16,7 @@ from onward.model import Counts, ResultGroup, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
 from onward.ports import Batch, Clock, DeadRun, FeedState, Outcome, RunBegun, RunStart
-from onward.store.sqlite import chain, claims, connection, facts, feeding
+from onward.store.sqlite import chain, claims, connection, facts, feeding, names
 from onward.store.sqlite.change import Change, storable
 from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.reading import read_counts, read_result_versions
@@ -60,15 +60,17 @@ class SqliteWorkStore:
             with self._change(0, None) as change:
                 change.execute("insert_instance", job=start.job, name=start.instance, location=start.location)
                 new_instance = bool(self._connection.changes())
+                names.check(change, start)
                 instance = self._instance(change, start)
                 change.instance, change._common["instance"] = instance, instance
                 run = self._insert_run(change, start)
                 self._locks.hold(run)
                 begun = RunBegun(run, instance, new_instance, 0)
                 begun.dead_runs, begun.others = self._bury(change, run)
-                if not begun.others:
-                    begun.reset_failed = self._reset_failed(change, start)
-                change.execute("release_stale")
+                if not start.asks_only:
+                    if not begun.others:
+                        begun.reset_failed = self._reset_failed(change, start)
+                    change.execute("release_stale")
         except BaseException:
             if run is not None:
                 self._locks.drop(run)
@@ -119,11 +121,12 @@ class SqliteWorkStore:
             if why:
                 chain.tell(change, [(None, "source_changed", None, why)])
 
-    def end_run(self, run: int, exit_code: int, reason: str) -> str | None:
+    def end_run(self, run: int, exit_code: int, reason: str, detail: str = "") -> str | None:
         self._check_place()
         head = None
         with self._change(self._instances[run], run) as change:
-            if change.execute("end_run", exit_code=exit_code, reason=storable(reason)) == 1:
+            told = storable(f"{reason}: {detail}" if detail else reason)
+            if change.execute("end_run", exit_code=exit_code, reason=told) == 1:
                 given_back = change.execute("give_back", to_suspect=DEATHS_TO_SUSPECT)
                 change.move(State.IN_PROGRESS, State.PENDING, given_back)
                 head = chain.end(change, run, reason, {"exit_code": exit_code})

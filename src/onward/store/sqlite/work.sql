@@ -84,6 +84,11 @@ SELECT json_group_array(id) FROM (
       AND not_before <= :now
     ORDER BY not_before, position LIMIT :limit)
 
+-- name: pick_asked
+SELECT json_group_array(id) FROM (
+    SELECT r.id FROM json_each(:only) j CROSS JOIN records r ON r.id = j.value
+    WHERE r.state = 'unconfirmed' AND r.instance = :instance ORDER BY r.position LIMIT :limit)
+
 -- name: pick_due
 SELECT json_group_array(id) FROM (
     SELECT id FROM records
