@@ -92,7 +92,7 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-_FACES = ("testing",)
+_FACES = ("http", "testing")
 
 
 def __getattr__(name: str) -> Any:
