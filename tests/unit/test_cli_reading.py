@@ -28,6 +28,8 @@ RIGHT: list[tuple[str, dict[str, str]]] = [
     ("failures job.py --kind bug --state failed", {}),
     ("show job.py 7", {}),
     ("show job.py -- -7", {}),
+    ("log job.py --json --since 2h --payloads", {"ONWARD_VERIFY": "1"}),
+    ("log --store s.db --expect abc --verify", {}),
     ("retry job.py a b --from - --dry-run", {}),
     ("release job.py --all --step call --stale", {}),
     ("rerun job.py --step call", {"ONWARD_STEP": "other"}),
