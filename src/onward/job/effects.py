@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
-from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args
+from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args, get_type_hints, is_typeddict
 
 from onward.errors import DeclarationError
 from onward.job.checks import positive_seconds, yes_or_no
@@ -156,22 +156,55 @@ def key_values(fields: Mapping[str, type | None], value: Any) -> dict[str, Any]:
 
 
 def check_fields(step: Effect[..., Any], record: Any) -> None:
-    """Raises DeclarationError for a field that the record's type does not have."""
-    known = _fields_of(record)
-    missing = [name for name in step.effect.fields if known is not None and name not in known]
-    if missing and known is not None:
+    """Raises DeclarationError for a field that the record's type does not have, or that has no exact text there."""
+    known = field_types(record)
+    if known is None:
+        return
+    missing = [name for name in step.effect.fields if name not in known]
+    if missing:
         raise DeclarationError(
             f"{step!r}: key= names {', '.join(missing)}, which the record type does not have "
             f"(fields: {', '.join(known)})"
         )
+    for name in step.effect.fields:
+        if float in (known[name], *get_args(known[name])):
+            raise DeclarationError(
+                f"{step!r}: key= names '{name}', and '{name}' is a float in the record type, which has no exact text; "
+                "make it an integer (cents), a Decimal or text"
+            )
 
 
-def _fields_of(record: Any) -> list[str] | None:
+def check_names(step: Effect[..., Any], others: Iterable[Effect[..., Any]]) -> None:
+    """Raises DeclarationError where two effects of a job would have an obligation in common."""
+    for other in others:
+        if other.effect.name == step.effect.name:
+            raise DeclarationError(
+                f"{where(step.function)}: effect '{other.name}' has the ledger name {step.effect.name!r} already; two "
+                "obligations of one record need names of their own"
+            )
+        shared = {step.effect.name, *step.effect.formerly} & {other.effect.name, *other.effect.formerly}
+        if shared:
+            raise DeclarationError(
+                f"{where(step.function)}: effect '{step.name}': formerly= cannot relate {min(shared)!r} to two effects; "
+                f"effect '{other.name}' has it, too"
+            )
+
+
+def field_types(record: Any) -> dict[str, Any] | None:
+    """The fields of a record type with their annotations as far as they are known; None where it has no fields."""
     if hasattr(record, "model_fields"):
-        return list(record.model_fields)
+        return {name: field.annotation for name, field in record.model_fields.items()}
     if isinstance(record, type) and is_dataclass(record):
-        return [field.name for field in dataclass_fields(record)]
-    return None
+        fields = [field.name for field in dataclass_fields(record)]
+    elif is_typeddict(record):
+        fields = list(record.__annotations__)
+    else:
+        return None
+    try:
+        hints = get_type_hints(record)
+    except Exception:  # a name that is defined further down, or nowhere: whoever needs the type says so
+        hints = {}
+    return {name: hints.get(name) for name in fields}
 
 
 def _key_fields(key: Any) -> dict[str, type | None]:
