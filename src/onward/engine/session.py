@@ -186,7 +186,8 @@ class Session:
         self._worker.slots.close()
         await asyncio.gather(self._inquest.close(), self._processes.close())
         await asyncio.to_thread(self._journal.close)
-        self._feed.join(1.0)
+        if self._feeds:
+            self._feed.join(1.0)
         for fault in await self._resources.close():
             self._events.emit("resource_failed", reason=fault)
         self._local.threads.close()
