@@ -382,7 +382,7 @@ class HistoryEntry:
 @dataclass(frozen=True, slots=True)
 class LogEntry:
     """One entry of an instance's history, and its place in its chain. `key` is canonical JSON text, `detail` and
-    `payload` (asked for: what the effect it tells of sends) JSON text."""
+    `payload` (asked for: what an intent is to send, unless another superseded it) JSON text."""
 
     run: int | None
     seq: int

@@ -239,3 +239,33 @@ def recompute_heads(batch: Batch) -> None:
             connection.execute("UPDATE history SET hash = ? WHERE id = ?", (head, number))
         connection.execute("UPDATE runs SET head = ?, entries = 60003 WHERE id = 2", (head,))
     connection.close()
+
+
+def test_an_effect_has_its_intent_its_key_and_only_if_asked_its_payload(tmp_path: Path) -> None:
+    job = onward.Job("filings", source=onward.iterable(lambda: [{"n": n} for n in (1, 2)], key="n"))
+
+    @job.effect("pay", key={"n": int}, keyed=True)
+    def pay(payload: dict[str, Any]) -> str:
+        if payload["n"] == 2:
+            raise onward.Rejected("SECRET")
+        return "RECEIPT"
+
+    @pay.payload  # type: ignore[untyped-decorator, unused-ignore]
+    def body(record: dict[str, Any]) -> dict[str, Any]:
+        return {"n": record["n"], "fee": "SECRET"}
+
+    store = str(tmp_path / "s.db")
+    onward.run(job, store=store)
+    found = list(api.log(job, store=store))
+    said = {(one["key"], one["event"]): one for one in found}
+    assert set(said) >= {(1, "effect_intended"), (1, "effect_confirmed"), (2, "effect_intended")}
+    intended = said[1, "effect_intended"]
+    assert intended["idempotency_key"].startswith("ow1-")
+    assert intended["detail"]["effect"] == "pay"
+    assert said[1, "effect_confirmed"]["idempotency_key"] == intended["idempotency_key"]
+    assert "SECRET" not in str(found)
+    assert "RECEIPT" not in str(found)
+    asked = {(one["key"], one["event"]): one["payload"] for one in api.log(job, store=store, payloads=True)}
+    assert asked[1, "effect_intended"] == {"n": 1, "fee": "SECRET"}
+    assert asked[None, "run_started"] is None
+    assert api.verify_log(job, store=store)["fits"]

@@ -134,7 +134,7 @@ _EXPORT = (
 _LOG = (
     _JSON,
     Flag("--since", "since", "Only entries from then on: 2026-11-30T09:00Z, or a span: 2h.", "TIME"),
-    Flag("--payloads", "payloads", "With what is sent for the effects that entries tell of."),
+    Flag("--payloads", "payloads", "Intents with what they are to send."),
     Flag("--verify", "verify", "Recompute all chains: 0 if they fit, 1 with the first entry that does not."),
     Flag("--expect", "expect", "Verify, and that a chain has this head.", "HASH"),
     *ABOUT,

@@ -125,7 +125,9 @@ WHERE h.id > :after AND h.id <= :last AND h.instance = :instance AND (:since IS 
 ORDER BY h.id LIMIT :limit
 
 -- name: payloads
-SELECT name, key, payload FROM json_each(:rows) j CROSS JOIN effects ON name = j.value ->> 0 AND key = j.value ->> 1
+SELECT e.name, e.key, e.payload_hash, e.payload
+FROM json_each(:rows) j CROSS JOIN effects e ON e.name = j.value ->> 0 AND e.key = j.value ->> 1
+WHERE e.payload_hash = j.value ->> 2
 
 -- name: lineages
 SELECT id, versions, skipped FROM lineages WHERE instance = :instance

@@ -151,6 +151,8 @@ def _detail(fact: Fact) -> str | None:
         said.update(kind=failure.kind, error_type=storable(failure.error_type), attempts=failure.attempts)
     if effect is not None:
         said.update(effect=effect.name, idempotency_key=effect.key, entry=effect.state)
+        if effect.payload is not None:
+            said["payload_hash"] = effect.payload_hash
     return orjson.dumps(said).decode()
 
 

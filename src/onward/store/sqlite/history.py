@@ -116,7 +116,7 @@ def log(questions: Questions, instance: int, since: float | None, payloads: bool
         sent = _payloads(questions, [row[9] for row in page]) if payloads else {}
         for row in page:
             entry = _log_entry(*row[1:])
-            yield replace(entry, payload=sent.get(_obligation(entry.detail))) if sent else entry
+            yield replace(entry, payload=sent.get(_intent(entry.detail))) if sent else entry
 
 
 def _log_entry(run: int | None, seq: int, at: float, event: bytes, key: str | None, *texts: bytes | None) -> LogEntry:
@@ -138,16 +138,16 @@ def _shown(text: bytes | None) -> str | None:
 
 
 def _payloads(questions: Questions, details: Iterable[bytes | None]) -> dict[Any, str]:
-    wanted = {_obligation(_shown(detail)) for detail in details} - {None}
+    wanted = {_intent(_shown(detail)) for detail in details} - {None}
     listed = orjson.dumps(list(wanted)).decode()
-    return {(name, key): payload for name, key, payload in questions.rows("payloads", rows=listed)}
+    return {tuple(row[:3]): row[3] for row in questions.rows("payloads", rows=listed)}
 
 
-def _obligation(detail: str | None) -> tuple[str, str] | None:
-    """Which one an entry tells of."""
+def _intent(detail: str | None) -> tuple[str, str, str] | None:
+    """Which payload an entry tells of: the effect's name, the key, the hash. A later one may have superseded it."""
     try:
         said = loads(detail or "null")
-        return said["effect"], said["idempotency_key"]
+        return said["effect"], said["idempotency_key"], said["payload_hash"]
     except (KeyError, TypeError, ValueError):
         return None
 
