@@ -28,6 +28,7 @@ RIGHT: list[tuple[str, dict[str, str]]] = [
     ("failures job.py --kind bug --state failed", {}),
     ("show job.py 7", {}),
     ("show job.py -- -7", {}),
+    ("key job.py ACME-1 2024 --effect annual-report --json", {}),
     ("log job.py --json --since 2h --payloads", {"ONWARD_VERIFY": "1"}),
     ("log --store s.db --expect abc --verify", {}),
     ("retry job.py a b --from - --dry-run", {}),

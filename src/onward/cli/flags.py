@@ -148,6 +148,11 @@ _RECONCILE = (
     Flag("--json", "as_json", "JSON for programs; with --sent the receipt, too, is JSON."),
     *ABOUT,
 )
+KEY_HELP = """The idempotency key of an obligation, from its effect's key fields; needs no store.
+
+VALUEs stand in the order of the effect's key=, each read as the record's type or key= says. Behind -- they may begin
+with a dash."""
+
 RECONCILE_HELP = """Settle what effects left open: ask again, or say how it is.
 
 Without KEY all open probes and confirmations are asked again, each once, and what is confirmed goes on. With KEY and
@@ -187,6 +192,9 @@ COMMANDS = {
         Command("rerun", "acts:rerun", "Mark finished records for a new generation; the old ones stay.",
                 "JOB [KEY]...",
                 _choosing("All finished records.", "From this step on; alone: all records that have it.")),
+        Command("key", "keys:key", KEY_HELP, "JOB VALUE...",
+                (Flag("--effect", "effect", "The effect's name in the ledger; needed where a job has several.", "NAME"),
+                 _JSON, *ABOUT)),
         Command("reconcile", "reconcile:reconcile", RECONCILE_HELP, "JOB [KEY]", _RECONCILE),
         Command("export", "export:export", "Write results to a file: in source order, of one moment, whole or absent.",
                 "JOB", _EXPORT),
