@@ -476,7 +476,6 @@ def test_those_that_wait_for_a_person_are_not_claimed_until_asked_for(bench: Ben
     assert plain(bench.write(run, wishes=[wish]).claimed[0]) == ["k"]
 
 
-@pytest.mark.xfail(strict=True, reason="claims and facts count a vanished record among the states")
 def test_one_that_vanished_from_the_source_goes_on(bench: Bench) -> None:
     run = bench.start("gone", "here")
     gone, here = claim(bench, run)
@@ -496,9 +495,6 @@ def test_one_that_vanished_from_the_source_goes_on(bench: Bench) -> None:
     assert bench.states() == {"in_progress": 1}
 
 
-@pytest.mark.xfail(
-    strict=True, reason="put_back_dead and give_back make it pending, which is not taken once it vanished"
-)
 @pytest.mark.parametrize("how", ["dies", "ends"])
 def test_one_whose_run_is_gone_in_mid_send_is_unconfirmed_and_goes_on_when_it_vanishes(bench: Bench, how: str) -> None:
     run = bench.start("gone", "here")
@@ -514,9 +510,6 @@ def test_one_whose_run_is_gone_in_mid_send_is_unconfirmed_and_goes_on_when_it_va
     assert sorted(plain(claim(bench, second))) == ["gone", "here"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a record that vanishes in mid-send is put back to pending and never taken again"
-)
 def test_one_that_vanishes_in_mid_send_goes_on(bench: Bench) -> None:
     run = bench.start("gone", "here")
     gone, _ = claim(bench, run)
@@ -597,7 +590,6 @@ def test_after_a_reboot_the_wall_clock_has_to_do(bench: Bench) -> None:
     assert entry_of(again).intended_at == began
 
 
-@pytest.mark.xfail(strict=True, reason="clamp_waits looks at pending records alone")
 def test_unconfirmed_records_do_not_wait_for_years_when_the_clock_is_set_back(bench: Bench) -> None:
     run = bench.start("k")
     (one,) = claim(bench, run)

@@ -36,9 +36,9 @@ def claim(change: Change, wish: ClaimWish) -> list[Claimed]:
     rows = _within_bytes(change, candidates, wish.max_bytes)
     ids = [row[0] for row in rows]
     change.execute("claim", ids, start=int(wish.start))
-    for state, taken in Counter([row[STATE] for row in rows]).items():
+    for (state, vanished), taken in Counter([(row[STATE], row[STATE + 1]) for row in rows]).items():
         transitions.require(State(state), State.IN_PROGRESS)
-        change.move(State(state), State.IN_PROGRESS, taken)
+        change.move(State(state), State.IN_PROGRESS, taken, gone=bool(vanished))
     claimed = [_claimed(row, wish.start) for row in rows]
     if wish.effects:
         entries = ledger.entries_of(change, ids)
@@ -77,7 +77,7 @@ def _size(value: str | int | None) -> int:
 
 def _claimed(row: list[Any], start: bool) -> Claimed:
     """The record as it will be once the claim is durable."""
-    record, fence, generation, key, position, value, step, attempts, *harm, stored, _ = row
+    record, fence, generation, key, position, value, step, attempts, *harm, stored, _, _ = row
     claimed = Claimed(record, fence + 1, generation, key, position, value, step, attempts + start, *harm)
     if stored is not None and stored != "[]":
         outputs = loads(stored) if isinstance(stored, str) else stored

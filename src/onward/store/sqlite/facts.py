@@ -157,6 +157,8 @@ def _detail(fact: Fact) -> str | None:
 
 
 def _count(change: Change, facts: Sequence[Fact], finished: Counter[int]) -> None:
+    if change.rows("has_gone"):
+        facts, finished = _count_gone(change, facts, finished)
     change.count_all("step", Counter([fact.done_step for fact in facts if fact.checkpoint is not None]))
     left = Counter([fact.state for fact in facts])
     left.pop(State.IN_PROGRESS, None)
@@ -168,6 +170,20 @@ def _count(change: Change, facts: Sequence[Fact], finished: Counter[int]) -> Non
         for fact in facts:
             if fact.failure is not None and fact.state in (State.FAILED, State.QUARANTINED):
                 change.count("failure", cause(fact.failure.step, fact.failure.kind), 1)
+
+
+def _count_gone(change: Change, facts: Sequence[Fact], finished: Counter[int]) -> tuple[Sequence[Fact], Counter[int]]:
+    """Count those that have vanished, in mid-send, among their own; what is left to count."""
+    gone = set(change.array("gone_among", [fact.record for fact in facts]))
+    if not gone:
+        return facts, finished
+    for fact in facts:
+        if fact.record in gone:
+            if fact.state is not State.IN_PROGRESS:
+                change.move(State.IN_PROGRESS, fact.state, 1, gone=True)
+            if fact.state is State.SUCCEEDED:
+                finished = finished - Counter([_lineage(change, fact, {})])
+    return [fact for fact in facts if fact.record not in gone], finished
 
 
 def _lineage(change: Change, fact: Fact, lineages: dict[object, int]) -> int:

@@ -127,8 +127,8 @@ class SqliteWorkStore:
         with self._change(self._instances[run], run) as change:
             told = storable(f"{reason}: {detail}" if detail else reason)
             if change.execute("end_run", exit_code=exit_code, reason=told) == 1:
-                given_back = change.execute("give_back", to_suspect=DEATHS_TO_SUSPECT)
-                change.move(State.IN_PROGRESS, State.PENDING, given_back)
+                self._held_by(change, run, death=0)
+                change.execute("give_back", to_suspect=DEATHS_TO_SUSPECT)
                 head = chain.end(change, run, reason, {"exit_code": exit_code})
         self._locks.drop(run)
         return head
@@ -265,15 +265,21 @@ class SqliteWorkStore:
             ended = "died" if death else f"stopped: {told}"
             change.execute("end_run", run=other, exit_code=None, reason=ended)
             reason = "the run that held it died" if death else "the run that held it was told to stop"
-            put_back, started, _, suspects = change.rows(
-                "dead_run_counts", run=other, death=death, to_suspect=DEATHS_TO_SUSPECT
-            )[0]
+            put_back, started, suspects = self._held_by(change, other, death)
             chain.tell(change, change.stream("held_by_dead", run=other, reason=reason), run=other)
             chain.end(change, other, ended, {"exit_code": None, "found_by": run})
             change.execute("put_back_dead", run=other, death=death, to_suspect=DEATHS_TO_SUSPECT)
-            change.move(State.IN_PROGRESS, State.PENDING, put_back)
             dead.append(DeadRun(other, told is not None, put_back, started, suspects))
         return dead, living
+
+    def _held_by(self, change: Change, run: int, death: int) -> tuple[int, int, int]:
+        """Count what a run holds as put back; how many, how many of them had started, and how many become suspects."""
+        totals = [0, 0, 0]
+        for vanished, state, *numbers in change.rows("held_by", run=run, death=death, to_suspect=DEATHS_TO_SUSPECT):
+            transitions.require(State.IN_PROGRESS, State(state))
+            change.move(State.IN_PROGRESS, State(state), numbers[0], gone=bool(vanished))
+            totals = [total + number for total, number in zip(totals, numbers, strict=True)]
+        return totals[0], totals[1], totals[2]
 
     def _is_alive(self, run: int, boot: str, lease_until: float) -> bool:
         return boot == self._clock.boot and lease_until > self._clock.steady() and self._locks.is_held(run)
