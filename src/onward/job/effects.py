@@ -185,8 +185,8 @@ def check_names(step: Effect[..., Any], others: Iterable[Effect[..., Any]]) -> N
         shared = {step.effect.name, *step.effect.formerly} & {other.effect.name, *other.effect.formerly}
         if shared:
             raise DeclarationError(
-                f"{where(step.function)}: effect '{step.name}': formerly= cannot relate {min(shared)!r} to two effects; "
-                f"effect '{other.name}' has it, too"
+                f"{where(step.function)}: effect '{step.name}': formerly= cannot relate {min(shared)!r} to two "
+                f"effects; '{other.name}' has it, too"
             )
 
 
