@@ -135,12 +135,14 @@ def make_scene(seed: int, folder: Path, registry: Registry, records: int = RECOR
         )
         for number, point in enumerate(points)
     )
+    pace = draw.choice((0.0, 0.0, 0.3))
     spec = Spec(
         registry=registry.url,
         client=draw.choice(("onward", "httpx")),
         input=str(folder / "due.jsonl"),
         flavour=flavour,
-        concurrency=draw.choice((2, 4, 8, 16)),
+        concurrency=draw.choice((2, 4)) if pace else draw.choice((2, 4, 8, 16)),
+        pace=pace,
         deadline=DEADLINE,
         settle=SETTLE,
         expires=expires,

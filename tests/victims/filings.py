@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
@@ -15,13 +16,14 @@ import httpx
 import onward.http
 from victims import crashes
 
+PACE = 0.0
 IDENTITY = ("entity", "jurisdiction", "filing_type", "filing_year")
 
 
 @dataclass(frozen=True)
 class Spec:
     """`flavour`: what the effect declares, of the words keyed, probe, confirm. `client`: onward's or httpx's own.
-    Times in seconds."""
+    Times in seconds; `pace`: what a send does before its request leaves."""
 
     registry: str
     client: str
@@ -32,6 +34,7 @@ class Spec:
     settle: float
     expires: float | None
     confirm_within: float
+    pace: float = 0.0
 
 
 @dataclass
@@ -54,6 +57,7 @@ async def validate(filing: Filing) -> int:
 
 
 async def submit(payload: dict[str, Any], idempotency_key: str, registry: httpx.AsyncClient) -> Receipt:
+    await asyncio.sleep(PACE)
     crashes.pass_by("sending")
     headers = {"Idempotency-Key": idempotency_key, "X-Sent-At": repr(time.time())}
     response = await registry.post("/filings", json=payload, headers=headers)
@@ -123,4 +127,6 @@ def declare(spec: Spec) -> onward.Job:
 
 
 if "VICTIM_SPEC" in os.environ:
-    job = declare(Spec(**json.loads(Path(os.environ["VICTIM_SPEC"]).read_text())))
+    _spec = Spec(**json.loads(Path(os.environ["VICTIM_SPEC"]).read_text()))
+    PACE = _spec.pace
+    job = declare(_spec)
