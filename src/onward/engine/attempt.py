@@ -30,7 +30,8 @@ class Attempt:
     `attempts` counts the tries of that step, the one in progress included once it has started. `home` is where its
     calls are made when not in this process; `called` is told when the step's function is about to be called, which is
     when its timeout begins. `phase` is what is called next of an effect, `entry` what the ledger knows of it, and
-    `sending` holds from before its first byte until it is known what came of it.
+    `sending` holds from before its first byte until it is known what came of it; `time_left`: seconds that its call may
+    take, where that is not the step's timeout.
     """
 
     __slots__ = (
@@ -45,6 +46,7 @@ class Attempt:
         "sending",
         "started",
         "step",
+        "time_left",
     )
 
     def __init__(self, plan: Plan, claimed: Claimed, started: bool):
@@ -57,6 +59,7 @@ class Attempt:
         self.called: Callable[[], None] = _nobody_waits
         self.phase: Phase = "step"
         self.sending = False
+        self.time_left: float | None = None
         self.entry = self._known_entry()
         same_step = self.step is not None and claimed.step in (None, self.step.name)
         self.attempts = claimed.attempts if same_step else int(started)

@@ -38,12 +38,19 @@ class Group:
         """The living one."""
         return self._child if self._child is not None and not self._child.dead else None
 
+    async def up(self) -> None:
+        """Start the child: what is decided before a call is not to grow old while it loads."""
+        if self.child is None:
+            await self.starts.pause()
+        self._child = self.child or self.starts.make()
+        await self._child.up()
+
     async def call(self, attempt: Attempt) -> CallOutcome:
         if self.child is None:
             await self.starts.pause()
         child = self._child = self.child or self.starts.make()
         outcome = self.starts.judge(child, await child.call(attempt, self._inquest.value_of(attempt)))
-        if isinstance(outcome, Died):
+        if isinstance(outcome, Died) or attempt.phase in ("prepare", "probe"):  # the send is still to be survived
             return outcome
         self.leave(attempt.claimed.id)
         return outcome

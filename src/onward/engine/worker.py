@@ -322,11 +322,11 @@ class Worker:
             return
         step = attempt.step
         assert step is not None
-        if step.effect is not None and (instead := self._effects.begin(attempt)) is not None:
-            self._state(step, instead)
-            return
         caller = attempt.home or (self._processes if step.process else self._caller)
         try:
+            if step.effect is not None and (instead := await self._effects.begin(attempt)) is not None:
+                self._state(step, instead)
+                return
             outcome = await caller.call(attempt)  # type: ignore[attr-defined]
         except asyncio.CancelledError:
             if slot.given_up:
@@ -418,7 +418,8 @@ class Worker:
         return self.journal is not None and self.journal.may_send()
 
     def _effect_ended(self, attempt: Attempt, step: StepPlan, outcome: CallOutcome | None) -> None:
-        if not isinstance(outcome, Raised) or outcome.failure.kind is not Kind.FATAL:
+        survived = not isinstance(outcome, Raised) or outcome.failure.kind is not Kind.FATAL
+        if survived and attempt.phase in ("send", "confirm"):
             attempt.clear()
         self._state(step, self._effects.ended(attempt, outcome))
         if not self.slots.ready:
