@@ -22,8 +22,13 @@ def stop_signals(
         yield
         return
     seen: list[int] = []
+    process = os.getpid()
 
     def hear(number: int, frame: object) -> None:
+        if os.getpid() != process:  # a process that a step forked: it dies of signals as any other does
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+            signal.raise_signal(number)
+            return
         if seen and number == _HANGUP:
             return  # a closed terminal may be told of twice
         if seen:
