@@ -87,6 +87,24 @@ def test_a_failure_is_told_and_keeps_what_came_before() -> None:
     assert seen == ["1", "2", "3", "4", "5"]
 
 
+@pytest.mark.parametrize("leaves", [SystemExit(0), KeyboardInterrupt()])
+def test_an_iterable_that_ends_the_program_has_failed(leaves: BaseException) -> None:
+    def rows() -> Iterator[int]:
+        yield from range(1, 6)
+        raise leaves
+
+    async def rows_async() -> AsyncIterator[int]:
+        for number in rows():
+            yield number
+
+    for make in (rows, rows_async):
+        seen = []
+        with pytest.raises(SourceError, match=rf"failed after 5 records: {type(leaves).__name__}"):
+            for block in iterable(make).read(None, None):
+                seen += [record.key for record in block.records]
+        assert seen == ["1", "2", "3", "4", "5"]
+
+
 def test_what_cannot_be_read_again_is_refused() -> None:
     with pytest.raises(DeclarationError, match="takes a function"):
         iterable([1, 2])  # type: ignore[arg-type]

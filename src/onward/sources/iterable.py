@@ -21,6 +21,7 @@ MAX_AHEAD = 10_000
 MAX_RECORDS = 1_000
 MAX_CHARACTERS = 4 << 20
 SLOW = 0.05
+_FAILS = (Exception, SystemExit, KeyboardInterrupt)  # in the feed's thread the last two are the iterable's own
 
 Make = Callable[[], Iterable[Any] | AsyncIterable[Any]]
 
@@ -81,12 +82,12 @@ class IterableSource:
         try:
             made = self._made()
             batches = _batches_async(made, collector) if hasattr(made, "__anext__") else _batches(made, collector)
-        except Exception as error:
+        except _FAILS as error:
             raise self._failed(error, 0) from error
         while failure is None:
             try:
                 items = next(batches, None)
-            except Exception as error:
+            except _FAILS as error:
                 failure = self._failed(error, collector.count)
                 failure.__cause__ = error
                 items = None
@@ -115,7 +116,7 @@ class IterableSource:
         self._made_before = iterator
         return iterator
 
-    def _failed(self, error: Exception, count: int) -> SourceError:
+    def _failed(self, error: BaseException, count: int) -> SourceError:
         if isinstance(error, SourceError):
             return error
         return SourceError(f"{self.title}() failed after {count:,} records: {type(error).__name__}: {error}")
