@@ -37,7 +37,7 @@ LONGEST_LEASE = 86400.0
 def store_url(job: Job | None, given: str | None) -> str:
     """The store's address: as given (relative to the current folder), else beside the job file."""
     if given is not None:
-        return given
+        return os.fspath(given)  # a Path will do
     own_file = job is not None and job.reference.module is None and job.folder is not None
     folder = job.folder if own_file and job is not None else Path.cwd()
     assert folder is not None
