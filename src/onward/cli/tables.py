@@ -113,21 +113,33 @@ def _counts_line(found: Answer) -> Iterator[Text]:
         for state in STYLES
         if (number := found["counts"][state]) or state == "succeeded"
     ]
-    more = (("vanished", "vanished"), ("stale", "stale"), ("skipped", "ended early, of those succeeded"))
+    more = (
+        ("vanished", "vanished"),
+        ("stale", "stale"),
+        ("unfinished_older", "unfinished with outputs of older steps"),
+        ("skipped", "ended early, of those succeeded"),
+    )
     parts += [Text(f"{found[name]:,} {said}", style="yellow") for name, said in more if found[name]]
     yield Text("   ").join(parts)
 
 
 def _steps(found: Answer) -> Iterator[RenderableType]:
     """Steps with today's version, which is not always the one that results come from."""
-    steps, older = found["steps"], found["older_versions"]
-    rows = [(step["name"], step["version"][:12], f"{step['succeeded']:,}") for step in steps]
-    if not older:
-        yield from _table("step", "version", "succeeded:", rows=rows)
-        return
-    by_older = [f"{sum(older.get(step['name'], {}).values()):,}" for step in steps]
-    rows_and_older = [(*row, number) for row, number in zip(rows, by_older, strict=True)]
-    yield from _table("step", "version now", "succeeded:", "finished by older versions:", rows=rows_and_older)
+    older = {
+        "finished by older versions:": found["older_versions"],
+        "older, unfinished:": found["unfinished_older_versions"],
+    }
+    shown = {column: numbers for column, numbers in older.items() if numbers}
+    rows = [
+        (
+            step["name"],
+            step["version"][:12],
+            f"{step['succeeded']:,}",
+            *(f"{sum(numbers.get(step['name'], {}).values()):,}" for numbers in shown.values()),
+        )
+        for step in found["steps"]
+    ]
+    yield from _table("step", "version now" if shown else "version", "succeeded:", *shown, rows=rows)
 
 
 def _advice(found: Answer, target: Target) -> str:

@@ -28,7 +28,7 @@ from onward.job.plan import Plan
 from onward.model import Counts, RunResult, State
 from onward.policy.endings import OK, ONWARD_FAULT, SOME_FAILED, STOPPED_EARLY, Ending, NextAct, Remains, exit_code
 from onward.policy.versions import ResultVersions
-from onward.ports import Clock, RunBegun, Source, WorkStore
+from onward.ports import Clock, OlderOutputs, RunBegun, Source, WorkStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,8 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What a run says before it works. `versions`: today's, in step order; `results`: those of what is finished."""
+    """What a run says before it works. `versions`: today's, in step order; `results`: those of what is finished;
+    `older`: what unfinished records go on from."""
 
     job: str
     instance: str
@@ -68,6 +69,7 @@ class Announcement:
     begun: RunBegun
     counts: Counts
     results: ResultVersions
+    older: OlderOutputs
     versions: dict[str, str]
 
 
@@ -196,9 +198,12 @@ class Session:
             ending = Ending(code, reason, next_act=_next_act(code, held))
         elif code > ending.exit_code:
             ending = replace(ending, next_act=_next_act(code, held))
+        stale, older = 0, 0
         try:
             self._store.end_run(self._begun.run, code, ending.text)
             counts = self._store.counts(self._begun.instance)
+            stale = ResultVersions(self._store.results_by_version(self._begun.instance)).stale(self._versions())
+            older = self._store.older_outputs(self._begun.instance, self._versions()).records
             self._store.tidy()
         except OnwardError as error:
             lost = True  # the store cannot be written: the next run finds this one dead
@@ -217,6 +222,8 @@ class Session:
             vanished=counts.vanished,
             source_complete=counts.source_complete,
             held=counts.held,
+            stale=stale,
+            unfinished_older=older,
             seconds=round(seconds, 3),
             recorded=not lost,
             next_act=ending.next_act,
@@ -235,9 +242,13 @@ class Session:
             stale = min(stale, unfinished)
         return Remains(unfinished, failed, stale)
 
+    def _versions(self) -> dict[str, str]:
+        return {step.name: step.version for step in self._plan.steps}
+
     def _announce(self) -> None:
         results = ResultVersions(self._store.results_by_version(self._begun.instance))
-        versions = {step.name: step.version for step in self._plan.steps}
+        versions = self._versions()
+        older = self._store.older_outputs(self._begun.instance, versions)
         counts = self._counts
         self._events.emit(
             "run_started",
@@ -245,6 +256,7 @@ class Session:
             to_go=counts.of(State.PENDING) + counts.of(State.IN_PROGRESS),
             reset=self._begun.reset_failed + sum(dead.put_back for dead in self._begun.dead_runs),
             stale=results.stale(versions),
+            unfinished_older=older.records,
         )
         for dead in self._begun.dead_runs:
             reason = "was told to stop" if dead.told_to_stop else "died"
@@ -263,6 +275,7 @@ class Session:
                     self._begun,
                     counts,
                     results,
+                    older,
                     versions,
                 )
             )

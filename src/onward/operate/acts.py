@@ -94,7 +94,7 @@ def _check_step(desk: Desk, subject: Subject, act: Act, step: str | None) -> Non
         return
     known = list(subject.today)
     if act != "rerun":
-        causes = desk.standing(subject.number).counts.failures
+        causes = desk.standing(subject.number, subject.today).counts.failures
         known += sorted({at for at, _ in causes if at is not None} - set(known))
     if step not in known:
         raise UsageError(f"there is no step {step!r} (steps: {', '.join(known)})")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,11 +14,11 @@ from onward.errors import LeaseLost, OnwardError, SourceMoved, StoreWriteError
 from onward.model import Counts, ResultGroup, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
-from onward.ports import Batch, Clock, DeadRun, FeedState, Outcome, RunBegun, RunStart
+from onward.ports import Batch, Clock, DeadRun, FeedState, OlderOutputs, Outcome, RunBegun, RunStart
 from onward.store.sqlite import claims, connection, facts, feeding
 from onward.store.sqlite.change import Change, storable
 from onward.store.sqlite.liveness import RunLocks
-from onward.store.sqlite.reading import read_counts, read_result_versions
+from onward.store.sqlite.reading import read_counts, read_older_outputs, read_result_versions
 
 LEASE_SECONDS = 30.0
 TIDY_MILLISECONDS = 200
@@ -135,6 +135,9 @@ class SqliteWorkStore:
 
     def results_by_version(self, instance: int) -> list[ResultGroup]:
         return read_result_versions(self._connection, instance).groups
+
+    def older_outputs(self, instance: int, today: Mapping[str, str]) -> OlderOutputs:
+        return read_older_outputs(self._connection, instance, today)
 
     def reset_first_ended(self, run: int) -> int:
         with self._change_by(run) as change:
