@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 import queue
-import signal
 import sys
 import threading
 import traceback
@@ -21,6 +20,7 @@ from onward.engine.attempt import Attempt
 from onward.engine.calls import LocalCaller, cancelled_itself
 from onward.engine.loops import run_to_end
 from onward.engine.resources import Resources
+from onward.engine.signals import outlive_signals
 from onward.errors import OnwardError, UsageError
 from onward.job.loading import load_reference
 from onward.job.plan import JobReference, Plan
@@ -29,8 +29,7 @@ from onward.model import Claimed, StoredOutput
 
 def main() -> None:
     """Serve the parent at the other end of the standard streams."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # a service manager sends them to all processes; the parent decides
-        signal.signal(number, signal.SIG_IGN)
+    outlive_signals()  # a service manager sends them to all processes; the parent decides
     inbox, outbox = _private_streams()
     marks = int(sys.argv[2]) if sys.argv[2] else None
     if marks is not None:
