@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from onward.engine.loops import run_to_end
 from onward.engine.session import Announcement as Announcement
 from onward.engine.session import Options as Options
 from onward.engine.session import Session
-from onward.errors import SourceError, StoreMissing, UsageError
+from onward.errors import SourceError, StoreMissing, UsageError, is_out_of_memory
 from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.place import whole_path
@@ -119,11 +119,24 @@ def run(job: Job, binding: Binding, options: Options) -> RunResult:
     with contextlib.ExitStack() as stack:
         if options.switch_interval:
             stack.enter_context(tuned_interpreter())
-        runner = stack.enter_context(asyncio.Runner())
+        runner = stack.enter_context(_event_loop())
         try:
             return run_to_end(runner, run_async(job, binding, options))
         finally:
             _leave_behind(runner.get_loop())
+
+
+@contextlib.contextmanager
+def _event_loop() -> Iterator[asyncio.Runner]:
+    runner = asyncio.Runner()
+    try:
+        yield runner
+    finally:
+        try:
+            runner.close()
+        except RuntimeError as error:  # to wait for threads asyncio starts another; the run has ended without that
+            if not is_out_of_memory(error):
+                raise
 
 
 _left_behind: list[asyncio.Task[Any]] = []

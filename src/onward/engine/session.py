@@ -21,7 +21,7 @@ from onward.engine.signals import stop_signals
 from onward.engine.suspects import Inquest
 from onward.engine.tally import Progress, Tally
 from onward.engine.worker import Worker
-from onward.errors import OnwardError
+from onward.errors import OnwardError, OutOfMemory, is_out_of_memory
 from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.plan import Plan
@@ -29,6 +29,8 @@ from onward.model import Counts, RunResult, State
 from onward.policy.endings import OK, ONWARD_FAULT, SOME_FAILED, STOPPED_EARLY, Ending, NextAct, Remains, exit_code
 from onward.policy.versions import ResultVersions
 from onward.ports import Clock, OlderOutputs, RunBegun, Source, WorkStore
+
+JOURNAL_ENDS_WITHIN = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,8 @@ class Session:
             self._store.reopen()
             if isinstance(error, asyncio.CancelledError):
                 self._store.end_run(self._begun.run, STOPPED_EARLY, "cancelled")
+            elif is_out_of_memory(error):
+                self._store.end_run(self._begun.run, STOPPED_EARLY, "memory ran out")
             else:
                 self._store.end_run(self._begun.run, ONWARD_FAULT, type(error).__name__)
         self._store.close()
@@ -168,6 +172,10 @@ class Session:
             raise
         except OnwardError as error:
             return Ending(error.exit_code, "the run cannot go on", str(error))
+        except Exception as error:
+            if is_out_of_memory(error):
+                return Ending(OutOfMemory.exit_code, "memory ran out", str(error))
+            raise
 
     async def _cancelled(self) -> None:
         """The caller's task was cancelled: stop as at a signal, without grace."""
@@ -178,11 +186,18 @@ class Session:
         self._feed.stop()
         self._worker.slots.close()
         await asyncio.gather(self._inquest.close(), self._processes.close())
-        await asyncio.to_thread(self._journal.close)
+        await self._journal_ends()
         self._feed.join(1.0)
         for fault in await self._resources.close():
             self._events.emit("resource_failed", reason=fault)
         self._local.threads.close()
+
+    async def _journal_ends(self) -> None:
+        """Looked for now and then: another thread, to wait for it, may be more than memory has room for."""
+        self._journal.finish()
+        until = time.monotonic() + JOURNAL_ENDS_WITHIN
+        while not self._journal.has_ended and time.monotonic() < until:
+            await asyncio.sleep(0.002)
 
     def _result(self, ending: Ending | None) -> RunResult:
         counts, lost = self._counts, False

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from onward.errors import is_out_of_memory
+
 _Work = tuple[asyncio.Future[Any], Callable[..., Any], Sequence[Any], Mapping[str, Any], contextvars.Context]
 
 
@@ -33,14 +35,23 @@ class Threads:
         if self._idle:
             self._idle -= 1
         else:
-            self._count += 1
-            threading.Thread(target=self._work, name=f"onward-step-{self._count}", daemon=True).start()
+            self._start()
         self._queue.put((future, function, first, others, contextvars.copy_context()))
         try:
             return await future
         except asyncio.CancelledError:
             self._abandoned.add(future)
             raise
+
+    def _start(self) -> None:
+        """Raises MemoryError where there is no room for another thread."""
+        try:
+            threading.Thread(target=self._work, name=f"onward-step-{self._count + 1}", daemon=True).start()
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise MemoryError("no room for another thread") from error
+            raise
+        self._count += 1
 
     def close(self) -> None:
         for _ in range(self._idle):
