@@ -7,6 +7,8 @@ import dataclasses
 import datetime as dt
 import decimal
 import enum
+import itertools
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -143,6 +145,49 @@ def test_a_slow_iterable_hands_each_record_over() -> None:
     blocks = read_all(iterable(rows)).blocks
     assert blocks[-3].records[-1].key == "100"
     assert [record.key for record in blocks[-2].records] == ["101"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_came_is_handed_over_though_more_is_long_in_coming(is_async: bool) -> None:
+    goes_on = threading.Event()
+
+    def rows() -> Iterator[int]:
+        yield from range(30)
+        goes_on.wait(20)
+        yield 30
+
+    async def rows_async() -> AsyncIterator[int]:
+        for number in rows():
+            yield number
+
+    blocks = iterable(rows_async if is_async else rows).read(None, None)
+    came: list[str] = []
+    began = time.monotonic()
+    while len(came) < 30:
+        came += [record.key for record in next(blocks).records]
+    assert time.monotonic() - began < 5
+    goes_on.set()
+    assert came + [record.key for block in blocks for record in block.records] == [str(n) for n in range(31)]
+
+
+def test_nothing_is_asked_for_while_nobody_waits_for_a_block() -> None:
+    asked: list[int] = []
+    goes_on = threading.Event()
+
+    def rows() -> Iterator[int]:
+        for number in itertools.count():
+            asked.append(number)
+            if number == 5:
+                goes_on.wait(20)
+            yield number
+
+    blocks = iterable(rows).read(None, None)
+    came = 0
+    while came < 5:
+        came += len(next(blocks).records)
+    goes_on.set()
+    time.sleep(0.1)
+    assert asked == [0, 1, 2, 3, 4, 5]  # 5 was under way; having given it, the iterable is left alone
 
 
 def test_big_records_make_small_blocks() -> None:
