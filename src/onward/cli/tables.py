@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -220,11 +221,27 @@ def failures(causes: Sequence[Answer], first: Sequence[Answer], target: Target) 
     yield from _table("key", "state", "step", "kind", "attempts:", "at (UTC)", "reason", rows=listed)
     if total > len(first):
         yield Text(f"and {total - len(first):,} more; all of them: {target.command('failures', '--json')}", style="dim")
-    if all(cause["error_type"] == "BadLine" for cause in causes):
-        yield Text(f"Next: mend the input, then {target.run_command}")
-        return
-    states = {state for cause in causes for state in cause["counts"] if cause["counts"][state]}
-    yield Text(f"Next: {target.command('release' if states == {'quarantined'} else 'retry', '--all')}, then run again")
+    yield from map(Text, _ways_out(causes, target))
+
+
+def _ways_out(causes: Sequence[Answer], target: Target) -> Iterator[str]:
+    """The next command for each sort of records that failed."""
+    sorts = Counter[str]()
+    for cause in causes:
+        sorts["failed"] += cause["counts"].get("failed", 0)
+        set_aside = "quarantined" if cause["step"] else "bad lines" if cause["error_type"] == "BadLine" else "misfits"
+        sorts[set_aside] += cause["counts"].get("quarantined", 0)
+    run, export = target.run_command, target.command("export", "--state", "quarantined", "--out", "FILE")
+    advice = {
+        "failed": f"{run}, which tries them again",
+        "quarantined": f"mend the cause, then {target.command('release', '--all')}, then {run}",
+        "misfits": f"mend the input, then {run}; or correct the inputs in what {export} writes, "
+        f"then {target.command('release', '--from', 'FILE')}",
+        "bad lines": f"mend the input, then {run}",
+    }
+    there = [sort for sort in advice if sorts[sort]]
+    for sort in there:
+        yield f"Next: {advice[sort]}" if len(there) == 1 else f"Next for the {sorts[sort]:,} {sort}: {advice[sort]}"
 
 
 def record(found: Answer) -> Iterator[RenderableType]:
