@@ -71,8 +71,10 @@ def is_of_store(out: Path, url: str) -> bool:
     return out.resolve() in [place.with_name(place.name + name) for name in names]
 
 
-def open_work(url: str, create: bool, store_inputs: bool) -> SqliteWorkStore:
-    return SqliteWorkStore(_file_of(url), SystemClock(), _lease(), create, store_inputs)
+def open_work(
+    url: str, create: bool, store_inputs: bool, waits: Callable[[str], None] | None = None
+) -> SqliteWorkStore:
+    return SqliteWorkStore(_file_of(url), SystemClock(), _lease(), create, store_inputs, waits)
 
 
 def _lease() -> float:
@@ -165,7 +167,7 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
     url = store_url(job, options.store)
     if options.opened is None:
         _refuse_missing_input(source, url, job.name, binding.instance)
-    store = options.opened or open_work(url, options.create, plan.store_inputs)
+    store = options.opened or open_work(url, options.create, plan.store_inputs, options.waits)
     try:
         begun = store.begin_run(
             RunStart(

@@ -38,7 +38,8 @@ class Options:
     """How a job is run. Times in seconds.
 
     `listeners`: (listener, whether it wants every record's events); they are called from several threads.
-    `before_exit` is called before a second signal ends the process. For tests: `source` stands in for the job's own,
+    `waits` hears in words that another program holds the store. `before_exit` is called before a second signal ends
+    the process. For tests: `source` stands in for the job's own,
     `opened` is a store that is open already, and with `in_process` steps that are for worker processes run here.
     """
 
@@ -51,6 +52,7 @@ class Options:
     progress: Callable[[Progress], None] | None = None
     listeners: list[tuple[Listener, bool]] = field(default_factory=list)
     announce: Callable[[Announcement], None] | None = None
+    waits: Callable[[str], None] | None = None
     handle_signals: bool = True
     before_exit: Callable[[], None] | None = None
     switch_interval: bool = True

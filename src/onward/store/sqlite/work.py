@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +25,8 @@ TIDY_MILLISECONDS = 200
 
 
 class SqliteWorkStore:
-    """One process's writing connection. `lease` in seconds; `path` None keeps everything in memory.
+    """One process's writing connection. `lease` in seconds; `path` None keeps everything in memory. `waits` hears, in
+    words for people, that another program holds the store.
 
     After a fault of the disk nothing says what of the log is on it: the connection is not used again, and the log is
     left as it is for who opens the store next.
@@ -38,12 +39,13 @@ class SqliteWorkStore:
         lease: float = LEASE_SECONDS,
         create: bool = True,
         store_inputs: bool = True,
+        waits: Callable[[str], None] | None = None,
     ):
         self.path = path
         self._clock = clock
         self.lease = lease
         self._store_inputs = store_inputs
-        self._connection, self.new = connection.open_writer(path, create)
+        self._connection, self.new = connection.open_writer(path, create, waits=waits)
         self._schema = connection.schema_of(self._connection)
         self._identity = connection.identity_of(path)
         self._locks = RunLocks(path)
