@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from onward.codec import loads, plain_key
 from onward.engine.attempt import Attempt
+from onward.engine.forks import end_if_forked
 from onward.engine.resources import Resources
 from onward.engine.threads import Threads
 from onward.errors import Done, OnwardError, StaleCheckpoint
-from onward.job.plan import Plan
+from onward.job.plan import Plan, StepPlan
 from onward.model import Kind
 from onward.policy.failures import Classified, classify, opinion
 
@@ -110,6 +112,7 @@ class LocalCaller:
         self._instance = instance
         self._value_of = value_of
         self._has_succeeded = has_succeeded
+        self._process = os.getpid()
         self._wants_context = {
             step.name for step in plan.steps if any(argument.origin == "context" for argument in step.arguments)
         }
@@ -125,11 +128,7 @@ class LocalCaller:
                 offered = {**offered, "context": self._context(attempt)}
             first, others = attempt.arguments(self._value_of(attempt), offered)
             attempt.called()
-            if step.is_async:
-                output = await step.function(*first, **others)
-            else:
-                output = await self.threads.call(step.function, first, others)
-            return Returned(step.encode(output))
+            return Returned(step.encode(await self._output(step, first, others)))
         except Done as done:
             return EndedEarly(done.reason)
         except StaleCheckpoint as stale:
@@ -140,6 +139,17 @@ class LocalCaller:
             return Raised(Classified(Kind.FATAL, type(error).__name__, str(error)))
         except BaseException as error:
             return self.raised(attempt, error)
+
+    async def _output(self, step: StepPlan, first: Sequence[Any], others: Mapping[str, Any]) -> Any:
+        if not step.is_async:
+            return await self.threads.call(step.function, first, others)
+        try:
+            output = await step.function(*first, **others)
+        except BaseException as error:
+            end_if_forked(self._process, error)
+            raise
+        end_if_forked(self._process, None)
+        return output
 
     def raised(self, attempt: Attempt, error: BaseException) -> CallOutcome:
         """What an exception of the attempt's step means."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from onward.engine.forks import end_if_forked
 from onward.errors import is_out_of_memory
 
 _Work = tuple[asyncio.Future[Any], Callable[..., Any], Sequence[Any], Mapping[str, Any], contextvars.Context]
@@ -22,6 +24,7 @@ class Threads:
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._idle = 0
         self._count = 0
+        self._process = os.getpid()
         self._abandoned: set[asyncio.Future[Any]] = set()
 
     @property
@@ -65,6 +68,7 @@ class Threads:
                 result = context.run(function, *first, **others)
             except BaseException as raised:
                 error = raised
+            end_if_forked(self._process, error)
             try:
                 self._loop.call_soon_threadsafe(self._ended, future, result, error)
             except RuntimeError:  # the loop has closed: nobody waits any more
