@@ -75,6 +75,7 @@ def test_an_empty_input_is_said_to_be_empty(tmp_path: Path, name: str, source: s
     ran = place.run()
     assert (ran.code, ran.status["total"], ran.status["source_complete"]) == (0, 0, True)
     assert "the input is empty: it has no records" in ran.said
+    assert ran.said.splitlines()[-1].endswith("Next, when the input has records: onward run job.py")
 
 
 NOTHING_STARTS = {
@@ -157,6 +158,18 @@ def test_the_text_of_a_bad_line_is_not_taken_for_a_record(tmp_path: Path) -> Non
     assert "(release is not for 1 bad line)" in place.fine("release", "job.py", "--from", "mended.jsonl")
     assert place.run().counts == {"succeeded": 2, "quarantined": 1}
     assert [row["key"] for row in place.export()] == [1, "in.jsonl:2"]
+
+
+def test_events_never_hold_the_text_of_an_error_and_the_words_for_people_may(tmp_path: Path) -> None:
+    for raised in ("Fatal", "Rejected", "Transient"):
+        (tmp_path / raised).mkdir()
+        place = Place(tmp_path / raised, echo_job(SOURCE).replace("return record", f'raise onward.{raised}("Ada")'))
+        place.write("in.jsonl", [{"id": 1}])
+        ended = place.onward("run", "job.py", "--log-format", "json", "--max-time", "1")
+        events = [json.loads(line) for line in ended.stderr.splitlines()]
+        assert events[-1]["event"] == "run_finished"
+        assert "Ada" not in ended.stderr
+        assert ("Ada" in ended.stdout) == (raised == "Fatal")
 
 
 def test_a_record_may_have_a_line(tmp_path: Path) -> None:

@@ -96,6 +96,8 @@ def _next(result: RunResult, finished: Mapping[str, Any], target: Target) -> str
         return f"Next: {target.command('rerun', '--stale')}"
     if result.exit_code == 0:
         done = result.counts.get("succeeded", 0) == result.total
+        if not result.total and finished.get("source_complete"):
+            return f"Next, when the input has records: {again}"
         if done and finished.get("stale"):
             return f"Next: {target.export_command}, or make the stale ones anew: {target.command('rerun', '--stale')}"
         return f"Next: {target.export_command if done else again}"

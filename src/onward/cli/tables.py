@@ -52,7 +52,7 @@ def status(found: Answer, target: Target) -> Iterator[RenderableType]:
     if stopped:
         yield Text(stopped, style="yellow")
     line = bar(counts, total, 40)
-    line.append(f" {done:,} / {total:,}" + (f"  {100 * done // total}%" if total else ""))
+    line.append(f" {done:,} / {total:,}" + (f"  {100 * done // total}%" if total and found["source_complete"] else ""))
     yield line.append("" if found["source_complete"] else " (the input is not read to its end)", style="dim")
     yield from _counts_line(found)
     yield from _steps(found)

@@ -29,6 +29,9 @@ MEANT = {
 }
 
 
+TAKEN_BY = {"failed": "retry", "quarantined": "release", "succeeded": "rerun"}
+
+
 @dataclass(frozen=True, slots=True)
 class Marked:
     """What an act marked, or, with `dry_run`, would mark.
@@ -50,6 +53,9 @@ class Marked:
             counted = ((number, state) for state, number in sorted(self.passed_over.items()))
             others = ", ".join(f"{n} {what}{'s' if what == 'bad line' and n > 1 else ''}" for n, what in counted)
             said += f" ({self.act} is not for {others})"
+            said += "".join(
+                f"; {state} ones are for {act}" for state, act in TAKEN_BY.items() if state in self.passed_over
+            )
         if self.passed_over.get("bad line"):
             said += "; a bad line is mended in the input, or goes on as the corrected record that release --from gives"
         return said
