@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from onward.engine import messages
 from onward.engine.attempt import Attempt
 from onward.engine.calls import LocalCaller, cancelled_itself
-from onward.engine.loops import run_to_end
+from onward.engine.loops import run_to_end, spawn
 from onward.engine.resources import Resources
 from onward.engine.signals import outlive_signals
 from onward.errors import OnwardError, UsageError
@@ -170,7 +170,7 @@ class _Calls:
             if task is not None:
                 task.cancel()
             return
-        task = self._loop.create_task(self._call(message))
+        task = spawn(self._call(message))
         self._tasks[message["call"]] = task
         task.add_done_callback(lambda _: self._tasks.pop(message["call"], None))
 

@@ -1,8 +1,9 @@
-"""Running an event loop so that what a step's own tasks raise does not end it."""
+"""Running an event loop so that what steps do to it does not end it."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import os
 import signal
@@ -20,7 +21,7 @@ _log = logging.getLogger("onward")
 
 
 def run_to_end(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` to its end, also past a SystemExit of others.
+    """Run `work` to its end, also past a SystemExit of others, or a step that stops the loop.
 
     asyncio lets a SystemExit out of any task or callback, so that one step's `sys.exit` in a task of its own would end
     every other record's call. Whoever awaits such a task hears of it all the same: the loop goes on from where it was.
@@ -38,17 +39,34 @@ def run_to_end(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
     _running[loop] = threading.get_ident()
     try:
         return runner.run(kept())
-    except SystemExit as error:
+    except (SystemExit, RuntimeError) as error:
         end_if_forked(process, error)
         if not tasks or tasks[0].done():
             raise
-        _log.warning("a task or callback of a step called sys.exit(%s); the run goes on", error.code)
+        _log.warning("%s; the run goes on", _what_happened(error))
         return _go_on(loop, tasks[0], process)
     finally:
         del _running[loop]
+        loop.set_task_factory(None)  # a step's, which may be of no use to others
         # The runner had a handler of its own while it ran.
         if interrupt is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, interrupt)
+
+
+def is_ours(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether nothing runs in the loop but a run, so that whatever happens in it is the doing of steps."""
+    return loop in _running
+
+
+def spawn(work: Coroutine[Any, Any, T], context: contextvars.Context | None = None) -> asyncio.Task[T]:
+    """A task on the running loop, whatever makers of tasks a step has given to it."""
+    return asyncio.Task(work, loop=asyncio.get_running_loop(), context=context)
+
+
+def _what_happened(error: SystemExit | RuntimeError) -> str:
+    if isinstance(error, SystemExit):
+        return f"a task or callback of a step called sys.exit({error.code})"
+    return "a step stopped the event loop"
 
 
 def _leave_the_loop() -> None:
@@ -69,7 +87,7 @@ def _go_on(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T], process: int)
     while True:
         try:
             return loop.run_until_complete(task)
-        except SystemExit as error:
+        except (SystemExit, RuntimeError) as error:
             end_if_forked(process, error)
             if task.done():
                 raise

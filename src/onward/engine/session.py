@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from onward.engine.calls import LocalCaller
 from onward.engine.children import Assignment, Processes
@@ -16,6 +17,7 @@ from onward.engine.feed import Feed
 from onward.engine.govern import Bounds, Governor, longest_call
 from onward.engine.inputs import Inputs
 from onward.engine.journal import Journal
+from onward.engine.loops import is_ours, spawn
 from onward.engine.resources import Resources
 from onward.engine.signals import stop_signals
 from onward.engine.suspects import Inquest
@@ -26,7 +28,17 @@ from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.plan import Plan
 from onward.model import Counts, RunResult, State
-from onward.policy.endings import OK, ONWARD_FAULT, SOME_FAILED, STOPPED_EARLY, Ending, NextAct, Remains, exit_code
+from onward.policy.endings import (
+    NEEDS_A_PERSON,
+    OK,
+    ONWARD_FAULT,
+    SOME_FAILED,
+    STOPPED_EARLY,
+    Ending,
+    NextAct,
+    Remains,
+    exit_code,
+)
 from onward.policy.versions import ResultVersions
 from onward.ports import Clock, OlderOutputs, RunBegun, Source, WorkStore
 
@@ -130,11 +142,12 @@ class Session:
             options.progress,
         )
         self._loop = asyncio.get_running_loop()
+        self._disturbed = False
 
     async def work(self) -> RunResult:
         task = asyncio.current_task()
         assert task is not None
-        self._worker.is_cancelled = lambda: task.cancelling() > 0
+        self._worker.is_cancelled = lambda: self._disturbed or task.cancelling() > 0
         try:
             self._announce()
         except BaseException as error:
@@ -146,8 +159,9 @@ class Session:
         self._journal.start()
         self._feed.start()
         with self._signals():
+            by_steps = self._options.handle_signals and is_ours(self._loop) and not task.cancelling()
             try:
-                ending = await self._governed()
+                ending = await self._governed(task if by_steps else None)
             except BaseException as error:
                 await self._close()
                 self._give_up(error)
@@ -166,12 +180,16 @@ class Session:
                 self._store.end_run(self._begun.run, ONWARD_FAULT, type(error).__name__)
         self._store.close()
 
-    async def _governed(self) -> Ending | None:
+    async def _governed(self, own: asyncio.Task[Any] | None) -> Ending | None:
+        """`own`: this run's own task, where nobody but a step can have cancelled it."""
         try:
             return await self._governor.govern() or self._governor.feed_ending()
         except asyncio.CancelledError:
-            await self._cancelled()
-            raise
+            if own is None:
+                await self._cancelled()
+                raise
+            self._end_disturbed(own)
+            return await self._governed(own)
         except OnwardError as error:
             return Ending(error.exit_code, "the run cannot go on", str(error))
         except Exception as error:
@@ -184,10 +202,22 @@ class Session:
         await self._told_to_stop("cancelled")
         self._worker.slots.cut_all()
 
+    def _end_disturbed(self, own: asyncio.Task[Any]) -> None:
+        own.uncancel()
+        self._disturbed = True
+        self._governor.stop(
+            Ending(
+                NEEDS_A_PERSON,
+                "a step cancelled tasks that are not its own",
+                "asyncio.all_tasks() has those of the run, too; cancel none but those that the step has made",
+            )
+        )
+        self._worker.slots.cut_all()
+
     async def _close(self) -> None:
         self._feed.stop()
         self._worker.slots.close()
-        await asyncio.gather(self._inquest.close(), self._processes.close())
+        await asyncio.gather(spawn(self._inquest.close()), spawn(self._processes.close()))
         await self._journal_ends()
         self._feed.join(1.0)
         for fault in await self._resources.close():
@@ -332,7 +362,7 @@ class Session:
         )
 
     def _stop_by_signal(self, number: int) -> None:
-        self._stopping = self._loop.create_task(self._told_to_stop(signal.Signals(number).name))
+        self._stopping = spawn(self._told_to_stop(signal.Signals(number).name))
 
     async def _told_to_stop(self, reason: str) -> None:
         with contextlib.suppress(OnwardError):  # it has ended, or its store is gone: that is told elsewhere
