@@ -29,6 +29,26 @@ def test_values_that_are_their_own_keys() -> None:
     assert reading.complete
 
 
+def test_members_of_enums_and_other_texts_and_integers_are_keys_by_their_value() -> None:
+    class Plain(enum.Enum):
+        A = "a"
+
+    class Text(enum.StrEnum):
+        B = "b"
+
+    class Number(enum.IntEnum):
+        C = 3
+
+    class Name(str):
+        pass
+
+    members = [Plain.A, Text.B, Number.C, Name("d")]
+    assert read_all(iterable(lambda: members)).keys == ['"a"', '"b"', "3", '"d"']
+    objects = read_all(iterable(lambda: [{"id": member, "n": Text.B} for member in members], key=("id", "n")))
+    assert objects.keys == ['["a","b"]', '["b","b"]', '[3,"b"]', '["d","b"]']
+    assert read_all(iterable(lambda: [(Text.B, True)])).reasons[1].startswith("a part of the key is true;")
+
+
 def test_async_iterables_have_a_loop_of_their_own() -> None:
     async def rows() -> AsyncIterator[dict[str, int]]:
         for number in range(2500):
