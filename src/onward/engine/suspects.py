@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from onward.engine.attempt import Attempt
 from onward.engine.children import Assignment, Child, Starts, end_all
+from onward.engine.loops import spawn
 from onward.engine.outcomes import CallOutcome, Died
 from onward.engine.worker import Worker
 from onward.model import Claimed, Failure
@@ -83,7 +84,7 @@ class Inquest:
     def begin(self) -> None:
         """Take up waiting suspects, unless that is under way."""
         if not self.is_busy and not self._worker.stopping and self._worker.limit_left != 0 and self._worker.may_claim():
-            self._task = asyncio.get_running_loop().create_task(self._claim())
+            self._task = spawn(self._claim())
             self._task.add_done_callback(self._claimed)
 
     def _claimed(self, task: asyncio.Task[None]) -> None:

@@ -197,7 +197,9 @@ class Worker:
         self.tally.counts.states[State.IN_PROGRESS] -= 1
         if fact.state is State.IN_PROGRESS and fact.started and attempt.step is not None:
             self.admission.release(attempt.step)
-        self._emit("lease_lost", attempt, reason="the record was changed or taken over meanwhile")
+        self._emit(
+            "lease_lost", attempt, reason="the record vanished from the input, was changed or taken over meanwhile"
+        )
         self.on_left(attempt, fact)
 
     # Claims.

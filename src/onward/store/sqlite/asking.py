@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -27,7 +27,7 @@ from onward.ports import (
 )
 from onward.store.sqlite import statements
 from onward.store.sqlite.liveness import RunLocks
-from onward.store.sqlite.reading import read_counts, read_result_versions
+from onward.store.sqlite.reading import read_counts, read_older_outputs, read_result_versions
 from onward.store.sqlite.spool import NOTHING, Spool
 
 SQL = statements.load("asking.sql")
@@ -110,7 +110,7 @@ class Questions:
         except OSError:  # a folder that cannot be written has no lock file to ask; the lease must do
             return True
 
-    def standing(self, instance: int) -> Standing:
+    def standing(self, instance: int, today: Mapping[str, str]) -> Standing:
         with self.one_reading():
             counts = read_counts(self.connection, instance)
             runs = self._runs(instance)
@@ -124,6 +124,7 @@ class Questions:
                     self._in_flight(*row)
                     for row in self.rows("in_flight", instance=instance, alive=alive, limit=IN_FLIGHT)
                 ],
+                read_older_outputs(self.connection, instance, today),
             )
 
     def _waiting(self, instance: int, held: dict[str, int], alive: str) -> list[Waiting]:
