@@ -50,6 +50,11 @@ def shown_place(url: str) -> str:
     return str(file) if file else "sqlite:// (in memory)"
 
 
+def is_in_memory(url: str | None) -> bool:
+    """Whether a store is one that ends with its run; `url` as it was given, if it was."""
+    return url is not None and path_of(url) is None
+
+
 def settled(url: str) -> str:
     """The same store's address, whatever becomes of the current folder."""
     file = _file_of(url)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from onward import runner
 from onward.cli.target import Target
 from onward.cli.words import brief, counted, duration, records
 
@@ -101,6 +102,8 @@ def _unconfirmed(result: RunResult, for_a_person: int) -> Iterator[str]:
 
 
 def _next(result: RunResult, finished: Mapping[str, Any], target: Target) -> str:
+    if runner.is_in_memory(target.store):
+        return "The store was in memory and has ended with the run."
     act = finished.get("next_act", "run")
     again = target.run_command
     if act == "reconcile":
@@ -109,6 +112,8 @@ def _next(result: RunResult, finished: Mapping[str, Any], target: Target) -> str
         return f"Next: {target.command('failures')}"
     if act == "rerun":
         return f"Next: {target.command('rerun', '--stale')}"
+    if act == "export":
+        return f"Nothing is left to do. Next: {target.export_command}"
     if result.exit_code == 0:
         done = result.counts.get("succeeded", 0) == result.total
         if not result.total and finished.get("source_complete"):

@@ -245,7 +245,8 @@ class Session:
         with contextlib.suppress(OnwardError):
             self._store.reopen()
             counts = self._store.counts(self._begun.instance)
-        code = exit_code(self._remains(counts), ending)
+        remains = self._remains(counts)
+        code = exit_code(remains, ending)
         held = counts.held.get("stale", 0)
         if ending is None:
             left = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
@@ -255,6 +256,8 @@ class Session:
             ending = Ending(code, reason, next_act=_next_act(code, held, counts))
         elif code > ending.exit_code:
             ending = replace(ending, next_act=_next_act(code, held, counts))
+        elif code == STOPPED_EARLY and not remains.unfinished and counts.source_complete:  # others have done it
+            ending = replace(ending, next_act="failures" if remains.failed else "export")
         stale, older = 0, 0
         try:
             head = self._store.end_run(self._begun.run, code, ending.reason, ending.detail)

@@ -16,7 +16,7 @@ from onward.model import Counts, ResultGroup, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
 from onward.ports import Batch, Clock, DeadRun, FeedState, OlderOutputs, Outcome, RunBegun, RunStart
-from onward.store.sqlite import chain, claims, connection, facts, feeding, names
+from onward.store.sqlite import chain, claims, connection, facts, feeding, names, waits
 from onward.store.sqlite.change import Change, storable
 from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.reading import read_counts, read_older_outputs, read_result_versions
@@ -88,6 +88,8 @@ class SqliteWorkStore:
                 outcome.lost, outcome.met = facts.apply(change, batch.facts, self._lineages, alive)
             for block in batch.blocks:
                 outcome.fed.append(feeding.apply(change, block, self._store_inputs))
+            if batch.wishes:
+                waits.mend(change)
             for wish in batch.wishes:
                 outcome.claimed.append(claims.claim(change, wish))
             if batch.wishes:

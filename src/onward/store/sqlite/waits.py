@@ -1,0 +1,15 @@
+"""Waits of records for their next attempt: wall time, which may be set back under them."""
+
+from __future__ import annotations
+
+from onward.store.sqlite.change import Change
+
+SLACK = 1.0
+
+
+def mend(change: Change) -> None:
+    """Where the wait that ends first began in the future, the clock was set back: such waits begin now, and last as
+    long as they were meant to."""
+    began: float | None = change.one("first_wait_began")
+    if began is not None and began > change.now + SLACK:
+        change.execute("mend_waits")
