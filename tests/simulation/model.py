@@ -16,6 +16,7 @@ from onward.ports import Batch, ClaimWish, DeadRun, FeedState, Outcome
 
 LEASE = 30.0
 SUSPECT_FROM = 2
+SLACK = 1.0
 TOO_LONG = 3600.0 + 60.0
 ENDED_BADLY = ("failed", "quarantined")
 
@@ -35,6 +36,7 @@ class Record:
     vanished: bool = False
     hold: str | None = None
     not_before: float = 0.0
+    since: float = 0.0
     run: int | None = None
     fence: int = 0
     generation: int = 0
@@ -177,15 +179,17 @@ class Model:
         self._require_open(run)
         outcome = Outcome()
         for fact in batch.facts:
-            if not self._state(run, fact):
+            if not self._state(run, fact, now):
                 outcome.lost.add((fact.record, fact.fence))
         outcome.fed = [self._feed(block) for block in batch.blocks]
+        if batch.wishes:
+            self._mend_waits(now)
         outcome.claimed = [self._claim(run, wish, now) for wish in batch.wishes]
         if batch.wishes:
             outcome.next_due = self._next_due(now)
         return outcome
 
-    def _state(self, run: int, fact: Fact) -> bool:
+    def _state(self, run: int, fact: Fact, now: float) -> bool:
         record = next(one for one in self.records.values() if one.number == fact.record)
         if (record.state, record.run, record.fence) != ("in_progress", run, fact.fence):
             return False
@@ -208,6 +212,7 @@ class Model:
             record.state, record.run, record.started = str(fact.state), None, False
             record.fence += 1
             record.not_before, record.hold, record.failed_runs = fact.not_before, fact.hold, fact.failed_runs
+            record.since = now
         return True
 
     def _claim(self, run: int, wish: ClaimWish, now: float) -> list[Claimed]:
@@ -255,12 +260,23 @@ class Model:
             },
         )
 
-    def _next_due(self, now: float) -> float | None:
-        waits = [
+    def _waits(self) -> list[Record]:
+        return [
             record
             for record in self.records.values()
             if record.state == "pending" and not record.vanished and record.hold is None and record.not_before
         ]
+
+    def _mend_waits(self, now: float) -> None:
+        """The clock was set back under waits that began later than now: they begin again, with their own length."""
+        waits = self._waits()
+        if waits and min(waits, key=lambda record: record.not_before).since > now + SLACK:
+            for record in waits:
+                if record.not_before > now and record.since > now:
+                    record.not_before, record.since = now + record.not_before - record.since, now
+
+    def _next_due(self, now: float) -> float | None:
+        waits = self._waits()
         if waits and min(record.not_before for record in waits) > now + TOO_LONG:
             for record in waits:
                 record.not_before = now + 60.0
