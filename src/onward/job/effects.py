@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields as dataclass_fields
-from dataclasses import is_dataclass
 from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args
 
 from onward.errors import DeclarationError
 from onward.job.checks import positive_seconds, yes_or_no
+from onward.job.fields import fields_of
 from onward.job.place import Place, where
 from onward.job.signature import Choices
 from onward.job.steps import Step, StepOptions, declare_step
@@ -157,21 +156,13 @@ def key_values(fields: Mapping[str, type | None], value: Any) -> dict[str, Any]:
 
 def check_fields(step: Effect[..., Any], record: Any) -> None:
     """Raises DeclarationError for a field that the record's type does not have."""
-    known = _fields_of(record)
+    known = fields_of(record)
     missing = [name for name in step.effect.fields if known is not None and name not in known]
     if missing and known is not None:
         raise DeclarationError(
             f"{step!r}: key= names {', '.join(missing)}, which the record type does not have "
             f"(fields: {', '.join(known)})"
         )
-
-
-def _fields_of(record: Any) -> list[str] | None:
-    if hasattr(record, "model_fields"):
-        return list(record.model_fields)
-    if isinstance(record, type) and is_dataclass(record):
-        return [field.name for field in dataclass_fields(record)]
-    return None
 
 
 def _key_fields(key: Any) -> dict[str, type | None]:
