@@ -1,6 +1,6 @@
 """What `import onward` offers besides declaring: running a job, asking about it, deciding about its records.
 
-`instances`, `causes`, `show` and `bind` serve the command line alone and are not offered.
+`instances`, `causes`, `show`, `log`, `verify_log` and `bind` serve the command line alone and are not offered.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.plan import FailureLimit
 from onward.model import Result, RunResult
-from onward.operate import acts, choices, questions
+from onward.operate import acts, choices, history, questions
 from onward.operate.acts import Marked
 from onward.operate.questions import Subject
 from onward.ports import Desk, InstanceFacts
@@ -128,6 +128,36 @@ def show(
     with _desk(job, store) as desk:
         subject = _subject(desk, job, params, instance)
         return questions.show(desk, subject, choices.one_record(desk, subject.number, key))
+
+
+def log(
+    job: Job | str,
+    *,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    since: float | None = None,
+    payloads: bool = False,
+) -> Iterator[dict[str, Any]]:
+    """Every decision about an instance and its reason, oldest first."""
+    return _each(job, store, params, instance, lambda desk, subject: history.log(desk, subject, since, payloads))
+
+
+def verify_log(
+    job: Job | str | None,
+    *,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    expected: str | None = None,
+) -> dict[str, Any]:
+    """Whether the history is what was written: an instance's, or that of all a job's, or of all the store's."""
+    if job is None:
+        with contextlib.closing(runner.open_desk(runner.store_url(None, store))) as desk:
+            return history.verify(desk, None, None, expected)
+    named = bind(job, params, instance).instance if isinstance(job, Job) and params is not None else instance
+    with _desk(job, store) as desk:
+        return history.verify(desk, _name(job), named, expected)
 
 
 def retry(

@@ -309,6 +309,19 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class Misfit:
+    """The first entry of a history that does not fit its chain, and why: that of `run`, or (None) of what people
+    decided about the instance. `at` and `event` None: it is not there; `instance` None: no chain in particular."""
+
+    instance: int | None
+    run: int | None
+    seq: int
+    at: float | None
+    event: str | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """One exported record. `key`, `input` and `outputs` are plain JSON values."""
 

@@ -6,7 +6,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from onward.model import Claimed, Counts, Fact, FeedBlock, FeedOutcome, Met, ResultGroup, State, StepVersion
+from onward.model import (
+    Claimed,
+    Counts,
+    EntryState,
+    Fact,
+    FeedBlock,
+    FeedOutcome,
+    Met,
+    Misfit,
+    ResultGroup,
+    State,
+    StepVersion,
+)
 
 Validate = Callable[[Any], Any]
 """Turns a source's plain value into the job's record type; raises MisfitRecord."""
@@ -94,7 +106,9 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """What a run says of itself when it begins. `location`: None when it will not feed, nor look at its input."""
+    """What a run says of itself when it begins. `location`: None when it will not feed, nor look at its input.
+    `effects`: the ledger names that its job declares, each with those that it had before. `asks_only`: it is no "next
+    run", but asks about effects, and leaves all else as it is."""
 
     job: str
     instance: str
@@ -104,6 +118,8 @@ class RunStart:
     steps: tuple[StepVersion, ...]
     resume_cap: int
     source_changed: bool = False
+    effects: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    asks_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +157,8 @@ class FeedState:
 @dataclass(frozen=True, slots=True)
 class ClaimWish:
     """How many records a run wants next. `start`: their attempts start at once and count; `suspects`: only
-    those; `only`: none but these records; `effects`: also unconfirmed ones that are due, and what the ledger knows."""
+    those; `only`: none but these records; `effects`: also unconfirmed ones that are due, and what the ledger knows;
+    `asked`: a person asks about them, so that they need not be due."""
 
     limit: int
     max_bytes: int
@@ -149,6 +166,7 @@ class ClaimWish:
     suspects: bool = False
     only: tuple[int, ...] | None = None
     effects: bool = False
+    asked: bool = False
 
 
 @dataclass(slots=True)
@@ -185,7 +203,8 @@ class WorkStore(Protocol):
 
     def begin_run(self, start: RunStart) -> RunBegun:
         """Register the instance and the run, take over dead runs, and, if no other run of the instance is alive,
-        return failed records to pending."""
+        return failed records to pending. Raises UsageError, and has then changed nothing, where the job has obligations
+        under ledger names that it no longer declares and does not say what became of them."""
 
     def write(self, run: int, batch: Batch) -> Outcome:
         """Apply facts whose fences hold, feed blocks, then claim."""
@@ -205,8 +224,9 @@ class WorkStore(Protocol):
     def begin_pass(self, run: int, again: bool, why: str) -> None:
         """Reading goes on (`again=False`) or starts over: the cursor is dropped and records are matched by key."""
 
-    def end_run(self, run: int, exit_code: int, reason: str) -> None:
-        """Give back what the run still holds and close it."""
+    def end_run(self, run: int, exit_code: int, reason: str) -> str | None:
+        """Give back what the run still holds and close it; the head of its chain of history, None where it was taken
+        over."""
 
     def instance_of(self, run: int) -> int:
         """The instance that a run began."""
@@ -237,7 +257,7 @@ class WorkStore(Protocol):
 @dataclass(frozen=True, slots=True)
 class RunFacts:
     """A run as it is known. Times in UTC seconds. A run without an end that is not `alive` died, or, where it was
-    `told` why, was stopping when its process ended."""
+    `told` why, was stopping when its process ended. `head`: that of its chain of history."""
 
     run: int
     started: float
@@ -247,6 +267,7 @@ class RunFacts:
     reason: str | None
     told: str | None
     alive: bool
+    head: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,11 +284,13 @@ class InstanceFacts:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Pending records that no run takes up now. `until`: when the first of them may be (UTC seconds)."""
+    """Pending or unconfirmed records that no run takes up now. `until`: when the first of them may be; `since`: since
+    when the first of them waits for a person (UTC seconds)."""
 
     reason: str
     count: int
     until: float | None = None
+    since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,18 +317,20 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class FailedRecord:
-    """A failed, quarantined or unconfirmed record and its newest failure. `step` None: its value did not fit."""
+    """A failed, quarantined or unconfirmed record and its newest failure. `step` None: its value did not fit. An
+    unconfirmed one need not have failed: it has no `kind` then, its `error` is what it waits for."""
 
     key: str
     state: State
     step: str | None
-    kind: str
+    kind: str | None
     error_type: str
     error: str
     attempts: int
     deaths: int
     failed_runs: int
     at: float
+    waiting: Waiting | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +338,7 @@ class Cause:
     """Failures alike: how many of each state, and one of them as an example."""
 
     step: str | None
-    kind: str
+    kind: str | None
     error_type: str
     states: Mapping[State, int]
     key: str
@@ -355,6 +380,35 @@ class HistoryEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One entry of an instance's history, and its place in its chain. `key` is canonical JSON text, `detail` and
+    `payload` (asked for: what the effect it tells of sends) JSON text."""
+
+    run: int | None
+    seq: int
+    at: float
+    event: str
+    key: str | None
+    step: str | None
+    reason: str | None
+    actor: str | None
+    detail: str | None
+    hash: str
+    payload: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What came of recomputing chains of history. `heads`: that of the newest run, and, of a single instance, that of
+    what people decided (None)."""
+
+    chains: int
+    entries: int
+    heads: list[tuple[int | None, str]]
+    misfit: Misfit | None
+
+
+@dataclass(frozen=True, slots=True)
 class FailureFacts:
     step: str | None
     version: str | None
@@ -364,6 +418,26 @@ class FailureFacts:
     attempts: int
     at: float
     run: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFacts:
+    """An obligation that a record answers for, as the ledger has it. `payload` and `receipt` are JSON text; `first_at`:
+    when the first intent was made, `intended_at`: the newest; `ask_at`: when it is asked about again."""
+
+    effect: str
+    key: str
+    state: EntryState
+    generation: int
+    payload: str
+    payload_hash: str
+    receipt: str | None
+    first_at: float
+    intended_at: float
+    sent_at: float | None
+    ask_at: float | None
+    asks: int
+    run: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,6 +458,7 @@ class RecordFacts:
     generations: list[GenerationFacts]
     failure: FailureFacts | None
     history: list[HistoryEntry]
+    entries: list[EntryFacts] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,6 +502,57 @@ class Decided:
     passed_over: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A person's word on one obligation: with a `receipt` (JSON text) it was sent, without one it was not.
+
+    `effect` and `key` are those of the ledger. `step`: which of today's steps (`today`: versions by step, in order) it
+    is; None where that is not known, and then only for one that was not sent.
+    """
+
+    actor: str
+    record: int
+    effect: str
+    key: str
+    receipt: str | None
+    reason: str | None
+    step: str | None
+    today: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Which open obligations a person wants to have asked about. `found_out`: ledger names of effects whose unknown
+    outcome can be found out; `confirmed`: of those whose receipts can be confirmed; `among`: none but these."""
+
+    actor: str
+    reason: str | None
+    found_out: Sequence[str]
+    confirmed: Sequence[str]
+    among: Sequence[str] | None = None
+
+
+@dataclass(slots=True)
+class Asked:
+    """`records` are to be asked about. How many are not: those that nobody can be asked about (`left`), those that a
+    living run is at work on (`busy`), and those whose call, in a living process, may still be sending (`sending`)."""
+
+    records: list[int] = field(default_factory=list)
+    left: int = 0
+    busy: int = 0
+    sending: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Became:
+    """What has become of a record by now."""
+
+    key: str
+    state: State
+    step: str | None
+    waiting: Waiting | None
+
+
 class Desk(Protocol):
     """Where people ask and decide. Questions are short readings, each consistent in itself; none stays open while
     its answer is used. Acts change many records in commits of some hundreds, each record wholly or not at all, only
@@ -458,6 +584,13 @@ class Desk(Protocol):
     def record(self, record: int) -> RecordFacts:
         """One record and its history."""
 
+    def log(self, instance: int, since: float | None, payloads: bool = False) -> Iterator[LogEntry]:
+        """An instance's history, oldest first, in constant memory."""
+
+    def verify(self, instances: Sequence[int] | None, expected: str | None) -> Verified:
+        """Recompute the chains of these instances, or of all, as they stand now, in constant memory. `expected`: the
+        head of one of them as it was noted elsewhere."""
+
     def export(self, instance: int, wish: ExportWish) -> Iterator[ExportRow]:
         """Rows in source order, as the instance stood when the first was asked for, in constant memory."""
 
@@ -468,6 +601,20 @@ class Desk(Protocol):
     def correct(self, instance: int, values: Iterable[tuple[int, str]], choice: Choice) -> Decided:
         """Release quarantined records, each with a new input (JSON text), as a new generation; one whose input is the
         same goes on where it was."""
+
+    def settle(self, instance: int, word: Word) -> State | None:
+        """Settle an unconfirmed record's open obligation as a person says, in one commit; the record's state then, or
+        None where the record is not unconfirmed, or the obligation no longer open: nothing was changed.
+
+        Sent: the receipt is the output of the effect's step, and the record goes on with the next, or has succeeded.
+        Not sent: the entry is known as not applied, and the record pending.
+        """
+
+    def ask_again(self, instance: int, asking: Asking) -> Asked:
+        """Note in their histories which records are asked about again; a run with these alone asks (`ClaimWish.asked`)."""
+
+    def became(self, records: Sequence[int]) -> Iterator[Became]:
+        """What has become of these records, in source order."""
 
     def close(self) -> None:
         """Let go of the store."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -14,6 +15,8 @@ from clocks import HandClock
 from onward.codec import canonical_key
 from onward.model import Counts, State
 from onward.store.sqlite.work import SqliteWorkStore
+
+HASHED = ("instance", "run", "seq", "record", "at", "actor", "event", "step", "reason", "detail")
 
 
 class SqliteStores:
@@ -68,7 +71,30 @@ class SqliteStores:
         return Versions(groups)
 
     def faults(self) -> list[str]:
-        return [fault for instance in self.instances() for fault in Tables(self, instance).faults()]
+        found = [fault for instance in self.instances() for fault in Tables(self, instance).faults()]
+        return found + self._chain_faults()
+
+    def chain(self, run: int | None, instance: int = 1) -> list[dict[str, Any]]:
+        return self.query("SELECT * FROM history WHERE instance = ? AND run IS ? ORDER BY id", instance, run)
+
+    def _chain_faults(self) -> list[str]:
+        """Every chain computed afresh; all entries belong to one, and it ends where its run or instance says."""
+        heads = {(row["instance"], row["id"]): row for row in self.query("SELECT * FROM runs")}
+        heads |= {(row["id"], None): row for row in self.query("SELECT * FROM instances")}
+        tips: dict[Any, tuple[int, str]] = dict.fromkeys(heads, (0, ""))
+        found = []
+        for row in self.query("SELECT * FROM history ORDER BY id"):
+            chain, said = (row["instance"], row["run"]), [row[name] for name in HASHED]
+            seq, before = tips.get(chain, (-1, ""))
+            text = json.dumps([1, before, *said], separators=(",", ":"), ensure_ascii=False)
+            if row["seq"] != seq + 1 or row["hash"] != hashlib.blake2b(text.encode(), digest_size=32).hexdigest():
+                found.append(f"entry {row['seq']} of chain {chain} does not follow {seq}")
+            tips[chain] = row["seq"], row["hash"]
+        return found + [
+            f"chain {chain} ends with {tips[chain]}, not {row['entries'], row['head']}"
+            for chain, row in heads.items()
+            if tips[chain] != (row["entries"], row["head"])
+        ]
 
     def row(self, key: Any, instance: int = 1) -> dict[str, Any]:
         found = self.query("SELECT * FROM records WHERE instance = ? AND key = ?", instance, canonical_key(key))

@@ -58,6 +58,10 @@ class Stores(Protocol):
 
     def run_row(self, run: int) -> dict[str, Any]: ...
 
+    def chain(self, run: int | None, instance: int = 1) -> list[dict[str, Any]]:
+        """The history of a run, or (None) of acts of people, oldest first: instance, run, seq, hash, record, at, actor,
+        event, step, reason, detail."""
+
     def close(self) -> None: ...
 
 

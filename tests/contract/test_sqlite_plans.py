@@ -18,7 +18,7 @@ ONCE_A_PASS = {
     "vanishing_lineages",
     "vanishing_steps",
     "vanish",
-    "vanish_history",
+    "vanishing_records",
 }
 """These read every record of an instance: when a pass begins or ends."""
 

@@ -131,6 +131,15 @@ _EXPORT = (
     *ABOUT,
 )  # fmt: skip
 
+_LOG = (
+    _JSON,
+    Flag("--since", "since", "Only entries from then on: 2026-11-30T09:00Z, or a span: 2h.", "TIME"),
+    Flag("--payloads", "payloads", "With what is sent for the effects that entries tell of."),
+    Flag("--verify", "verify", "Recompute all chains: 0 if they fit, 1 with the first entry that does not."),
+    Flag("--expect", "expect", "Verify, and that a chain has this head.", "HASH"),
+    *ABOUT,
+)
+
 RUN_HELP = """Run a job, or resume it: what is done stays done.
 
 \b
@@ -154,6 +163,8 @@ COMMANDS = {
         Command("failures", "questions:failures",
                 "Failed, quarantined and unconfirmed records, those alike counted together first.", "JOB", _FAILURES),
         Command("show", "questions:show", "One record's whole history and the reasons.", "JOB KEY", (_JSON, *ABOUT)),
+        Command("log", "log:log", "Every decision and its reason, oldest first; --verify checks that none was changed.",
+                "JOB", _LOG),
         Command("retry", "acts:retry", "Mark failed records to be tried again by the next run.", "JOB [KEY]...",
                 _choosing("All failed records.", _AT_STEP)),
         Command("release", "acts:release", "Let quarantined records go on; --from FILE may bring corrected ones.",

@@ -59,13 +59,16 @@ def _versions(told: Announcement, target: Target) -> Iterator[str]:
 
 
 def closing(result: RunResult, finished: Mapping[str, Any], target: Target) -> Iterator[str]:
-    """Why the run ended, and as the last line the counts and the next command. `finished`: the last event."""
+    """Why the run ended, the head of its chain of history, and as the last line the counts and the next command.
+    `finished`: the last event."""
     if result.exit_code in (3, 4):
         yield f"stopped: {brief(result.reason)}"
     if not finished.get("recorded", True):
         yield "the end of this run could not be written to the store; the next run puts its records back"
     if result.total == 0 and result.exit_code == 0:
         yield "the input is empty: it has no records"
+    if finished.get("head"):
+        yield f"history: {finished['head']}"
     waiting = finished.get("held", {}).get("stale", 0)
     if waiting:
         yield f"{records(waiting)} wait with a checkpoint that no longer decodes"

@@ -185,7 +185,7 @@ class Session:
         self._local.threads.close()
 
     def _result(self, ending: Ending | None) -> RunResult:
-        counts, lost = self._counts, False
+        counts, lost, head = self._counts, False, None
         with contextlib.suppress(OnwardError):
             self._store.reopen()
             counts = self._store.counts(self._begun.instance)
@@ -199,7 +199,7 @@ class Session:
         elif code > ending.exit_code:
             ending = replace(ending, next_act=_next_act(code, held))
         try:
-            self._store.end_run(self._begun.run, code, ending.text)
+            head = self._store.end_run(self._begun.run, code, ending.text)
             counts = self._store.counts(self._begun.instance)
             self._store.tidy()
         except OnwardError as error:
@@ -221,6 +221,7 @@ class Session:
             held=counts.held,
             seconds=round(seconds, 3),
             recorded=not lost,
+            head=head,
             next_act=ending.next_act,
         )
         return RunResult(code, ending.text, str(self._begun.run), plain, counts.total, seconds)

@@ -275,6 +275,7 @@ def _run(one: RunFacts) -> dict[str, Any]:
         "exit_code": one.exit_code,
         "host": one.host,
         "reason": reason,
+        "head": one.head,
     }
 
 

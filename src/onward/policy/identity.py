@@ -16,6 +16,7 @@ from typing import Any
 
 PREFIX = "ow1-"
 DIGEST_BYTES = 20
+MOST_DIGITS = 4000
 FIELD_TYPES = (str, int, bool, date, Decimal)
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 
@@ -28,7 +29,8 @@ def idempotency_key(effect: str, fields: Mapping[str, Any]) -> str:
     """The key of one obligation: `fields` by name, in any order.
 
     Values are text, integers, booleans, dates, Decimals or None. An integer, its decimal text and an integral Decimal
-    are alike, and a date and its ISO text, so that a file read without types means the same obligations.
+    are alike, and a date and its ISO text, so that a file read without types means the same obligations. Text is taken
+    as it is: `"007"`, `" 7"` and `"7"` are three.
 
     Raises NoIdentity for floats and everything else that has no exact text.
     """
@@ -41,8 +43,8 @@ def idempotency_key(effect: str, fields: Mapping[str, Any]) -> str:
 
 def as_declared(name: str, value: Any, declared: type | None) -> Any:
     """The value as the declared type has it; text, as files hold it, is read as that type. Raises NoIdentity."""
-    if declared is None or value is None or type(value) is declared:
-        return value
+    if declared is None or value is None or type(value) is declared or isinstance(value, float | datetime):
+        return value  # what is no identity as any type is refused when it is encoded
     if declared is Decimal and type(value) is int:
         return Decimal(value)
     if declared is str and type(value) is int:
@@ -78,16 +80,21 @@ def _encoded(name: str, value: Any) -> tuple[str, str]:
         return "null", ""
     if kind is bool:
         return "bool", "true" if value else "false"
-    if kind is int:
-        return "integer", str(value)
+    if isinstance(value, int):
+        return "integer", _digits(name, int(value))
     if isinstance(value, str):
-        whole = _INTEGER.fullmatch(value) and value != "-0"
-        return ("integer" if whole else "text"), str(value)
-    if isinstance(value, date) and not isinstance(value, datetime):
+        text = str.__str__(value)  # of an enumeration's member its value, not its name
+        whole = _INTEGER.fullmatch(text) and text != "-0"
+        return ("integer" if whole else "text"), text
+    if isinstance(value, datetime):
+        raise NoIdentity(
+            f"field '{name}' is a datetime, whose text depends on its zone and precision; make it a date, or text"
+        )
+    if isinstance(value, date):
         return "text", value.isoformat()
-    if kind is Decimal:
+    if isinstance(value, Decimal):
         return _encoded_decimal(name, value)
-    if kind is float:
+    if isinstance(value, float):
         raise NoIdentity(
             f"field '{name}' is a float, which has no exact text; make it an integer (cents), a Decimal or text"
         )
@@ -99,20 +106,28 @@ def _encoded(name: str, value: Any) -> tuple[str, str]:
 
 def _encoded_decimal(name: str, value: Decimal) -> tuple[str, str]:
     if not value.is_finite():
-        raise NoIdentity(f"field '{name}' is {value}, which is no number")
+        raise NoIdentity(f"field '{name}' is not a finite number; correct it in the input, or make it text")
     sign, digits, exponent = value.as_tuple()
-    number = int("".join(map(str, digits)))
     assert isinstance(exponent, int)
-    if number == 0:
+    text = "".join(map(str, digits)).lstrip("0")
+    number = text.rstrip("0")
+    exponent += len(text) - len(number)
+    if not number:
         return "integer", "0"
-    while number % 10 == 0:
-        number, exponent = number // 10, exponent + 1
-    minus = "-" if sign else ""
-    if exponent >= 0:
-        if exponent > 4000:
-            raise NoIdentity(f"field '{name}' has more digits than an identity may have")
-        return "integer", f"{minus}{number * 10**exponent}"
-    return "decimal", f"{minus}{number}e{exponent}"
+    if len(number) + max(exponent, 0) > MOST_DIGITS:
+        raise _too_long(name)
+    signed = f"-{number}" if sign else number
+    return ("integer", signed + "0" * exponent) if exponent >= 0 else ("decimal", f"{signed}e{exponent}")
+
+
+def _digits(name: str, number: int) -> str:
+    if abs(number) >= 10**MOST_DIGITS:
+        raise _too_long(name)
+    return str(number)
+
+
+def _too_long(name: str) -> NoIdentity:
+    return NoIdentity(f"field '{name}' has more than {MOST_DIGITS:,} digits; make it text")
 
 
 def _article(kind: str) -> str:

@@ -92,9 +92,10 @@ class Questions:
         told: str | None,
         boot: str,
         lease_until: float,
+        head: str,
     ) -> RunFacts:
         alive = ended is None and self._lives(run, boot, lease_until)
-        return RunFacts(run, started, ended, exit_code, host, reason, told, alive)
+        return RunFacts(run, started, ended, exit_code, host, reason, told, alive, head)
 
     def _lives(self, run: int, boot: str, lease_until: float) -> bool:
         if boot != self._clock.boot or lease_until <= self._clock.steady():

@@ -8,7 +8,7 @@ SELECT id, name FROM instances WHERE job = :job ORDER BY id
 SELECT params, versions FROM runs WHERE instance = :instance ORDER BY id DESC LIMIT 1
 
 -- name: runs
-SELECT id, started, ended, exit_code, host, reason, told, boot, lease_until
+SELECT id, started, ended, exit_code, host, reason, told, boot, lease_until, head
 FROM runs WHERE instance = :instance ORDER BY id
 
 -- name: back_off
@@ -71,6 +71,38 @@ SELECT step, version, kind, error_type, message, attempts, at, run FROM failures
 
 -- name: record_history
 SELECT at, event, step, reason, actor, run, detail FROM history WHERE record = :record ORDER BY id
+
+-- name: last_entry
+SELECT coalesce(max(id), 0) FROM history
+
+-- name: chain_heads
+SELECT instance, id, entries, head, exit_code IS NOT NULL FROM runs
+WHERE :instances IS NULL OR instance IN (SELECT value FROM json_each(:instances))
+UNION ALL
+SELECT id, NULL, entries, head, 0 FROM instances
+WHERE :instances IS NULL OR id IN (SELECT value FROM json_each(:instances))
+
+-- Pages of the history, which somebody may have edited: texts as bytes, and whether all is of the type that was written.
+-- name: chain_page
+SELECT id, CAST(hash AS BLOB),
+    typeof(hash) = 'text' AND typeof(instance) = 'integer' AND typeof(run) IN ('integer', 'null') AND typeof(seq) = 'integer' AND typeof(at) = 'real' AND typeof(event) = 'text'
+    AND typeof(record) IN ('integer', 'null') AND typeof(actor) IN ('text', 'null') AND typeof(step) IN ('text', 'null')
+    AND typeof(reason) IN ('text', 'null') AND typeof(detail) IN ('text', 'null'),
+    CAST(instance AS INTEGER), CAST(run AS INTEGER), CAST(seq AS INTEGER), CAST(record AS INTEGER), CAST(at AS REAL),
+    CAST(actor AS BLOB), CAST(event AS BLOB), CAST(step AS BLOB), CAST(reason AS BLOB), CAST(detail AS BLOB)
+FROM history
+WHERE id > :after AND id <= :last AND (:instances IS NULL OR instance IN (SELECT value FROM json_each(:instances)))
+ORDER BY id LIMIT :limit
+
+-- name: log_page
+SELECT h.id, CAST(h.run AS INTEGER), CAST(h.seq AS INTEGER), CAST(h.at AS REAL), CAST(h.event AS BLOB), r.key,
+    CAST(h.step AS BLOB), CAST(h.reason AS BLOB), CAST(h.actor AS BLOB), CAST(h.detail AS BLOB), CAST(h.hash AS BLOB)
+FROM history h LEFT JOIN records r ON r.id = h.record
+WHERE h.id > :after AND h.id <= :last AND h.instance = :instance AND (:since IS NULL OR h.at >= :since)
+ORDER BY h.id LIMIT :limit
+
+-- name: payloads
+SELECT name, key, payload FROM json_each(:rows) j CROSS JOIN effects ON name = j.value ->> 0 AND key = j.value ->> 1
 
 -- name: lineages
 SELECT id, versions, skipped FROM lineages WHERE instance = :instance

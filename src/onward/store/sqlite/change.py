@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import apsw
@@ -61,6 +61,10 @@ class Change:
         if rows is not None:
             bindings["rows"] = _json(rows)
         return list(self.connection.execute(self._sql[block], {**self._common, **bindings}))
+
+    def stream(self, block: str, **bindings: Any) -> Iterator[tuple[Any, ...]]:
+        """The rows of a block one by one; what it reads from must not change before the last."""
+        return iter(self.connection.execute(self._sql[block], {**self._common, **bindings}))
 
     def one(self, block: str, **bindings: Any) -> Any:
         found = self.rows(block, **bindings)

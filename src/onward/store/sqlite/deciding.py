@@ -17,7 +17,7 @@ from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_CONVICT, DEATHS_TO_SUSPECT, SUSPECT
 from onward.policy.versions import before, is_stale, rerun_from
 from onward.ports import Choice, Clock, Decided
-from onward.store.sqlite import statements
+from onward.store.sqlite import chain, statements
 from onward.store.sqlite.asking import Lineage
 from onward.store.sqlite.change import Change
 from onward.store.sqlite.connection import transaction
@@ -226,7 +226,8 @@ class Act:
         change.count("vanished", State.PENDING, gone)
 
     def _note(self, change: Change, rows: list[list[Any]]) -> None:
-        change.execute("note", rows, actor=self.choice.actor, event=EVENTS[self.choice.act])
+        event = EVENTS[self.choice.act]
+        chain.tell(change, [(record, event, step, reason) for record, step, reason in rows], actor=self.choice.actor)
 
 
 def _tally(decided: Decided, steps: Iterable[str | None]) -> None:

@@ -18,13 +18,14 @@ from onward.ports import (
     ExportWish,
     FailedRecord,
     InstanceFacts,
+    LogEntry,
     RecordFacts,
     Standing,
+    Verified,
 )
-from onward.store.sqlite import connection
+from onward.store.sqlite import connection, history
 from onward.store.sqlite.asking import Questions
 from onward.store.sqlite.deciding import Act
-from onward.store.sqlite.history import record_facts
 from onward.store.sqlite.liveness import RunLocks
 
 
@@ -75,7 +76,15 @@ class SqliteDesk:
 
     def record(self, record: int) -> RecordFacts:
         with connection._plain_errors(self.path):
-            return record_facts(self._questions, record)
+            return history.record_facts(self._questions, record)
+
+    def log(self, instance: int, since: float | None, payloads: bool = False) -> Iterator[LogEntry]:
+        with connection._plain_errors(self.path):
+            yield from history.log(self._questions, instance, since, payloads)
+
+    def verify(self, instances: Sequence[int] | None, expected: str | None) -> Verified:
+        with connection._plain_errors(self.path):
+            return history.verify(self._questions, instances, expected)
 
     def export(self, instance: int, wish: ExportWish) -> Iterator[ExportRow]:
         with connection._plain_errors(self.path):

@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from onward.model import Fact, State
+from onward.model import EntryState, Fact, State
 from onward.policy import transitions
-from onward.store.sqlite import ledger
+from onward.store.sqlite import chain, ledger
 from onward.store.sqlite.change import Change, cause, storable
 from onward.store.sqlite.ledger import HasLivingRun, Holds
 
@@ -73,7 +73,7 @@ def _write(
         _require(leaving, change.execute("leave", leaving))
     for (generation, step, version), outputs in checkpoints.items():
         change.execute("insert_checkpoints", outputs, generation=generation, step=step, version=version)
-    _write_reasons(change, facts)
+    _write_reasons(change, facts, met)
     finished: Counter[int] = Counter()
     for (_, lineage), records in finishing.items():
         finished[lineage] += len(records)
@@ -101,7 +101,7 @@ def _leaving_row(fact: Fact) -> list[object]:
     ]
 
 
-def _write_reasons(change: Change, facts: Sequence[Fact]) -> None:
+def _write_reasons(change: Change, facts: Sequence[Fact], met: Holds) -> None:
     failures, history = [], []
     for fact in facts:
         failure = fact.failure
@@ -118,18 +118,38 @@ def _write_reasons(change: Change, facts: Sequence[Fact]) -> None:
                     failure.attempts,
                 ]
             )
-        if fact.event is not None:
-            detail = None
-            if failure is not None:
-                detail = orjson.dumps(
-                    {"kind": failure.kind, "error_type": failure.error_type, "attempts": failure.attempts}
-                ).decode()
-            reason = None if fact.reason is None else storable(fact.reason)
-            history.append([fact.record, fact.event, fact.step or fact.done_step, reason, detail])
+        event, reason = _told(fact, met)
+        if event is not None:
+            history.append((fact.record, event, fact.step or fact.done_step, reason, _detail(fact)))
     if failures:
         change.execute("insert_failures", failures)
-    if history:
-        change.execute("insert_history", history)
+    chain.tell(change, history)
+
+
+def _told(fact: Fact, met: Holds) -> tuple[str | None, str | None]:
+    """Event and reason: those that the fact has, or what becomes of its obligation."""
+    effect = fact.effect
+    if fact.event is not None or effect is None or effect.state is not EntryState.INTENDED:
+        return fact.event, fact.reason
+    if effect.payload is None:
+        return "effect_intended", "asked about and not there: to be sent with the payload of the first intent"
+    came_upon = met[fact.record, fact.fence]
+    if came_upon.meeting == "adopt":
+        return "effect_adopted", came_upon.entry.origin
+    return (None if came_upon.meeting in ("wait", "conflict") else "effect_intended"), None
+
+
+def _detail(fact: Fact) -> str | None:
+    """What the entry says besides its reason: of which kind, by which key; never payloads, receipts or messages."""
+    failure, effect = fact.failure, fact.effect
+    if failure is None and effect is None:
+        return None
+    said: dict[str, object] = {}
+    if failure is not None:
+        said.update(kind=failure.kind, error_type=storable(failure.error_type), attempts=failure.attempts)
+    if effect is not None:
+        said.update(effect=effect.name, idempotency_key=effect.key, entry=effect.state)
+    return orjson.dumps(said).decode()
 
 
 def _count(change: Change, facts: Sequence[Fact], finished: Counter[int]) -> None:

@@ -11,6 +11,7 @@ import orjson
 from onward.model import FeedBlock, FeedOutcome, Kind, SourceRecord, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
+from onward.store.sqlite import chain
 from onward.store.sqlite.change import Change, cause, storable
 
 BAD_LINE = "BadLine"
@@ -155,9 +156,7 @@ def _replace_unfinished(change: Change, rows: list[list[Any]]) -> None:
         change.move(State(row[4]), State.PENDING, 1)
     change.execute("replace_unfinished", rows)
     change.execute("next_inputs", rows)
-    change.execute(
-        "insert_history", [[row[0], "record_reset", None, "its input changed in the source", None] for row in rows]
-    )
+    chain.tell(change, ((row[0], "record_reset", None, "its input changed in the source") for row in rows))
     if any(row[4] in (State.FAILED, State.QUARANTINED) for row in rows):
         change.recount_failures()
 
@@ -195,7 +194,7 @@ def _set_misfits_aside(change: Change, records: list[SourceRecord], outcome: Fee
     set_aside = change.execute("set_aside", [[record] for record, _ in pending])
     change.execute("insert_failures", failures)
     reason = "does not fit, set aside when it was read"
-    change.execute("insert_history", [[record, "record_quarantined", None, reason, None] for record, _ in pending])
+    chain.tell(change, ((record, "record_quarantined", None, reason) for record, _ in pending))
     change.move(State.PENDING, State.QUARANTINED, set_aside)
     change.count("failure", cause(None, Kind.INVALID), set_aside)
     outcome.misfits = set_aside - sum(misfits[key].bad for _, key in pending)
@@ -216,7 +215,7 @@ def _vanish(change: Change, pass_number: int) -> int:
     for state, n in moved:
         change.count("state", state, -n)
         change.count("vanished", State.PENDING if state == State.IN_PROGRESS else state, n)
-    change.execute("vanish_history", pass_number=pass_number)
+    chain.tell(change, change.stream("vanishing_records", pass_number=pass_number))
     change.execute("vanish", pass_number=pass_number, to_suspect=DEATHS_TO_SUSPECT)
     change.recount_failures()
     return sum(n for _, n in moved)

@@ -16,7 +16,7 @@ from onward.model import Counts, ResultGroup, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
 from onward.ports import Batch, Clock, DeadRun, FeedState, Outcome, RunBegun, RunStart
-from onward.store.sqlite import claims, connection, facts, feeding
+from onward.store.sqlite import chain, claims, connection, facts, feeding
 from onward.store.sqlite.change import Change, storable
 from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.reading import read_counts, read_result_versions
@@ -117,15 +117,18 @@ class SqliteWorkStore:
         with self._change_by(run) as change:
             change.execute("new_pass" if again else "continue_pass")
             if why:
-                change.execute("insert_history", [[None, "source_changed", None, storable(why), None]])
+                chain.tell(change, [(None, "source_changed", None, why)])
 
-    def end_run(self, run: int, exit_code: int, reason: str) -> None:
+    def end_run(self, run: int, exit_code: int, reason: str) -> str | None:
         self._check_place()
+        head = None
         with self._change(self._instances[run], run) as change:
             if change.execute("end_run", exit_code=exit_code, reason=storable(reason)) == 1:
                 given_back = change.execute("give_back", to_suspect=DEATHS_TO_SUSPECT)
                 change.move(State.IN_PROGRESS, State.PENDING, given_back)
+                head = chain.end(change, run, reason, {"exit_code": exit_code})
         self._locks.drop(run)
+        return head
 
     def instance_of(self, run: int) -> int:
         return self._instances[run]
@@ -140,7 +143,7 @@ class SqliteWorkStore:
 
     def reset_first_ended(self, run: int) -> int:
         with self._change_by(run) as change:
-            change.execute("reset_first_history")
+            chain.tell(change, change.stream("first_failed"))
             total = 0
             for state in (State.FAILED, State.QUARANTINED):
                 transitions.require(state, State.PENDING)
@@ -245,6 +248,7 @@ class SqliteWorkStore:
         )
         run = int(self._connection.last_insert_rowid())
         change.run_number, change._common["run"] = run, run
+        chain.begin(change, start.host, start.steps)
         return run
 
     def _bury(self, change: Change, run: int) -> tuple[list[DeadRun], int]:
@@ -254,13 +258,15 @@ class SqliteWorkStore:
             if self._is_alive(other, boot, lease_until):
                 living += 1
                 continue
-            change.execute("end_run", run=other, exit_code=None, reason="died" if told is None else f"stopped: {told}")
             death = int(told is None)
+            ended = "died" if death else f"stopped: {told}"
+            change.execute("end_run", run=other, exit_code=None, reason=ended)
             reason = "the run that held it died" if death else "the run that held it was told to stop"
             put_back, started, _, suspects = change.rows(
                 "dead_run_counts", run=other, death=death, to_suspect=DEATHS_TO_SUSPECT
             )[0]
-            change.execute("dead_run_history", run=other, reason=reason)
+            chain.tell(change, change.stream("held_by_dead", run=other, reason=reason), run=other)
+            chain.end(change, other, ended, {"exit_code": None, "found_by": run})
             change.execute("put_back_dead", run=other, death=death, to_suspect=DEATHS_TO_SUSPECT)
             change.move(State.IN_PROGRESS, State.PENDING, put_back)
             dead.append(DeadRun(other, told is not None, put_back, started, suspects))
@@ -276,7 +282,7 @@ class SqliteWorkStore:
         transitions.require(State.FAILED, State.PENDING)
         versions = orjson.dumps([[step.name, step.version] for step in start.steps]).decode()
         change.execute("failed_again", versions=versions)
-        change.execute("next_run_history")
+        chain.tell(change, change.stream("failed_before"))
         moved = change.execute("reset_failed", to_suspect=DEATHS_TO_SUSPECT)
         if moved:
             change.move(State.FAILED, State.PENDING, moved)

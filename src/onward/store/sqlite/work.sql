@@ -25,9 +25,8 @@ UPDATE runs SET told = coalesce(told, :reason) WHERE id = :run AND ended IS NULL
 -- name: end_run
 UPDATE runs SET ended = :now, exit_code = :exit_code, reason = :reason WHERE id = :run AND ended IS NULL
 
--- name: dead_run_history
-INSERT INTO history (instance, record, run, at, event, step, reason)
-SELECT instance, id, :run, :now, 'record_reset', step, :reason
+-- name: held_by_dead
+SELECT id, 'record_reset', step, :reason
 FROM records WHERE state <> 'succeeded' AND instance = :instance AND state = 'in_progress' AND run = :run
 
 -- name: dead_run_counts
@@ -58,9 +57,8 @@ WHERE state <> 'succeeded' AND instance = :instance AND state = 'failed' AND van
     SELECT 1 FROM failures f JOIN json_each(:versions) v ON v.value ->> 0 = f.step
     WHERE f.record = records.id AND f.version <> v.value ->> 1)
 
--- name: next_run_history
-INSERT INTO history (instance, record, run, at, event, reason)
-SELECT instance, id, :run, :now, 'record_reset', 'failed in an earlier run: tried again'
+-- name: failed_before
+SELECT id, 'record_reset', NULL, 'failed in an earlier run: tried again'
 FROM records WHERE state <> 'succeeded' AND instance = :instance AND state = 'failed' AND vanished = 0
 
 -- name: count_failures
@@ -163,8 +161,31 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->
 FROM json_each(:rows)
 
 -- name: insert_history
-INSERT INTO history (instance, record, run, at, event, step, reason, detail)
-SELECT :instance, value ->> 0, :run, :now, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(:rows)
+INSERT INTO history (instance, run, at, actor, seq, hash, record, event, step, reason, detail)
+SELECT :instance, :run, :now, :actor, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
+    value ->> 6
+FROM json_each(:rows)
+
+-- name: run_head
+SELECT entries, head FROM runs WHERE id = :run
+
+-- name: acts_head
+SELECT entries, head FROM instances WHERE id = :instance
+
+-- name: move_run_head
+UPDATE runs SET entries = :seq, head = :head WHERE id = :run
+
+-- name: move_acts_head
+UPDATE instances SET entries = :seq, head = :head WHERE id = :instance
+
+-- Chains that may have grown since the run before began: acts of people, that run's, those of runs that were alive since.
+-- name: heads_before
+SELECT NULL, entries, head FROM instances WHERE id = :instance AND entries > 0
+UNION ALL
+SELECT runs.id, runs.entries, runs.head
+FROM runs, (SELECT id, started FROM runs WHERE instance = :instance AND id <> :run ORDER BY id DESC LIMIT 1) newest
+WHERE runs.instance = :instance AND runs.id <> :run
+  AND (runs.ended IS NULL OR runs.ended >= newest.started OR runs.id = newest.id)
 
 -- name: insert_lineage
 INSERT INTO lineages (instance, versions, skipped) SELECT :instance, :versions, :skipped
@@ -278,9 +299,8 @@ WHERE r.instance = :instance AND r.pass < :pass_number AND r.vanished = 0 GROUP 
 -- name: early_ends
 SELECT id, skipped FROM lineages WHERE instance = :instance AND skipped IS NOT NULL
 
--- name: vanish_history
-INSERT INTO history (instance, record, run, at, event, reason)
-SELECT instance, id, :run, :now, 'record_vanished', 'no longer in the source'
+-- name: vanishing_records
+SELECT id, 'record_vanished', NULL, 'no longer in the source'
 FROM records WHERE instance = :instance AND pass < :pass_number AND vanished = 0
 
 -- name: vanish
@@ -290,9 +310,8 @@ UPDATE records SET vanished = 1,
     fence = fence + (state = 'in_progress'), run = NULL, attempts = max(attempts - started, 0), started = 0
 WHERE instance = :instance AND pass < :pass_number AND vanished = 0
 
--- name: reset_first_history
-INSERT INTO history (instance, record, run, at, event, reason)
-SELECT instance, id, :run, :now, 'record_reset', 'the first records all failed alike: put back'
+-- name: first_failed
+SELECT id, 'record_reset', NULL, 'the first records all failed alike: put back'
 FROM records WHERE state <> 'succeeded' AND instance = :instance AND state IN ('failed', 'quarantined') AND vanished = 0
   AND EXISTS (SELECT 1 FROM failures f WHERE f.record = records.id AND f.step IS NOT NULL)
 

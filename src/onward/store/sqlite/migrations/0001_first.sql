@@ -10,6 +10,8 @@ CREATE TABLE instances (
     pass            INTEGER NOT NULL DEFAULT 1,
     feeder          INTEGER,
     created         REAL NOT NULL,
+    entries         INTEGER NOT NULL DEFAULT 0, -- of the chain of what people decide outside of runs
+    head            TEXT NOT NULL DEFAULT '',
     UNIQUE (job, name)
 );
 
@@ -25,7 +27,9 @@ CREATE TABLE runs (
     reason      TEXT,
     told        TEXT,
     boot        TEXT NOT NULL,
-    lease_until REAL NOT NULL
+    lease_until REAL NOT NULL,
+    entries     INTEGER NOT NULL DEFAULT 0, -- of its chain in the history
+    head        TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX runs_by_instance ON runs (instance, ended);
 
@@ -134,12 +138,14 @@ CREATE TABLE effects (
 );
 CREATE INDEX effects_by_record ON effects (record);
 
--- Every decision and its reason.
+-- Every decision and its reason, in chains: one a run, and one an instance for acts without a run (policy/chain.py).
 CREATE TABLE history (
     id       INTEGER PRIMARY KEY AUTOINCREMENT,
     instance INTEGER NOT NULL,
     record   INTEGER,
     run      INTEGER,
+    seq      INTEGER NOT NULL,
+    hash     TEXT NOT NULL,
     at       REAL NOT NULL,
     actor    TEXT,
     event    TEXT NOT NULL,
