@@ -105,7 +105,7 @@ def checked_limit(given: Any) -> Limit | None:
 
 
 def checked_group(given: Any, known: dict[str, Group]) -> Group | None:
-    """A group, a field's name being short for one: in one job the same name is the same group. Raises DeclarationError."""
+    """A group; a field's name is short for one, in one job always the same. Raises DeclarationError."""
     if given is None or isinstance(given, Group):
         return given
     if isinstance(given, str):

@@ -77,7 +77,7 @@ def parse(text: str) -> Hours:
 def _zone(text: str) -> tuple[str, str]:
     """The text before the zone, and the zone."""
     before, _, last = text.rpartition(" ")
-    if not before or _TIMES.search(text) or last[:3].lower() in DAYS:
+    if not before or not last[:1].isalpha() or last[:3].lower() in DAYS:
         return text, "UTC"
     try:
         zone_of(last)

@@ -20,6 +20,7 @@ from onward.ports import (
     FailedRecord,
     InFlight,
     InstanceFacts,
+    Pause,
     RunFacts,
     Standing,
     Waiting,
@@ -113,7 +114,7 @@ class Questions:
             return Standing(
                 counts,
                 read_result_versions(self.connection, instance).groups,
-                self._waiting(instance, counts.held, alive),
+                self._waiting(instance, counts.held, runs, alive),
                 runs,
                 [
                     self._in_flight(*row)
@@ -121,15 +122,38 @@ class Questions:
                 ],
             )
 
-    def _waiting(self, instance: int, held: dict[str, int], alive: str) -> list[Waiting]:
+    def _waiting(self, instance: int, held: dict[str, int], runs: list[RunFacts], alive: str) -> list[Waiting]:
         found = []
         number, until = self.rows("back_off", instance=instance, now=self._clock.now())[0]
         if number:
             found.append(Waiting(WAITS[None], number, until))
+        found += self.at_gates(instance, runs)
         found += [Waiting(WAITS.get(hold, hold), number) for hold, number in held.items()]
         orphans = self.rows("held_by_the_dead", instance=instance, alive=alive)[0][0]
         if orphans:
             found.append(Waiting(DEAD_HOLDER, orphans))
+        return found
+
+    def pauses(self, instance: int) -> list[Pause]:
+        return [Pause(name or None, *rest) for name, *rest in self.rows("pauses", instance=instance)]
+
+    def at_gates(self, instance: int, runs: list[RunFacts] | None = None, only: str | None = None) -> list[Waiting]:
+        """What people have paused, and what keeps records of a group, or of all, from being taken up; or those of one
+        record that waits at the gate `only`."""
+        counts = dict(self.rows("waiting_by_gate", instance=instance)) if only is None else {only: 1}
+        found = []
+        for pause in self.pauses(instance):
+            number = sum(n for gate, n in counts.items() if pause.group in (None, _group_of(gate)))
+            if number or only is None:
+                found.append(Waiting(words_of(pause), number))
+        alive = {run.run for run in (self._runs(instance) if runs is None else runs) if run.alive}
+        told: set[str] = set()
+        for gate, whole, reason, until, run in self.rows("standings", instance=instance):
+            number = counts.get(gate, 0) + (counts.get(None, 0) if whole else 0)
+            holds = run in alive or (until is not None and until > self._clock.now())
+            if number and holds and gate not in told:
+                told.add(gate)
+                found.append(Waiting(reason, number, until))
         return found
 
     def _in_flight(self, key: str, step: str | None, since: float, run: int, record: int, generation: int) -> InFlight:
@@ -213,6 +237,17 @@ class Questions:
                 if size >= PAGE_BYTES:
                     break
         return rows
+
+
+def words_of(pause: Pause) -> str:
+    what = "the job is paused" if pause.group is None else f"group {pause.group} is paused"
+    return f"{what} by {pause.actor}" + (f": {pause.reason}" if pause.reason else "")
+
+
+def _group_of(gate: str | None) -> str | None:
+    """The group's value that a gate is for; None where it is not one of a group."""
+    name, value = loads(gate) if gate is not None else ("", None)
+    return value if name else None
 
 
 class _Outputs:

@@ -19,11 +19,12 @@ from onward.ports import (
     FailedRecord,
     InstanceFacts,
     LogEntry,
+    Pause,
     RecordFacts,
     Standing,
     Verified,
 )
-from onward.store.sqlite import connection, history
+from onward.store.sqlite import connection, history, pausing
 from onward.store.sqlite.asking import Questions
 from onward.store.sqlite.deciding import Act
 from onward.store.sqlite.liveness import RunLocks
@@ -98,13 +99,25 @@ class SqliteDesk:
         with self._acting():
             return self._act(instance, choice).correct(values)
 
+    def pauses(self, instance: int) -> list[Pause]:
+        with connection._plain_errors(self.path):
+            return self._questions.pauses(instance)
+
+    def pause(self, instance: int, group: str | None, actor: str, reason: str | None) -> bool:
+        with self._acting():
+            return pausing.pause(self._acting_connection(), self._clock, instance, group, actor, reason)
+
+    def resume(self, instance: int, group: str | None, actor: str, reason: str | None) -> bool:
+        with self._acting():
+            return pausing.resume(self._acting_connection(), self._clock, instance, group, actor, reason)
+
+    def _acting_connection(self) -> apsw.Connection:
+        if self._writer is None:
+            self._writer, _ = connection.open_writer(self.path, create=False)
+        return self._writer
+
     def _act(self, instance: int, choice: Choice) -> Act:
-        if choice.dry_run:
-            chosen_by = self._reader
-        else:
-            if self._writer is None:
-                self._writer, _ = connection.open_writer(self.path, create=False)
-            chosen_by = self._writer
+        chosen_by = self._reader if choice.dry_run else self._acting_connection()
         return Act(chosen_by, self._clock, instance, choice, self._questions.lineages(instance))
 
     @contextlib.contextmanager

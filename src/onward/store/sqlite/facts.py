@@ -98,6 +98,7 @@ def _leaving_row(fact: Fact) -> list[object]:
         fact.solo_deaths,
         fact.failed_runs,
         fact.hold,
+        fact.gate,
     ]
 
 

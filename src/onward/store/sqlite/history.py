@@ -40,7 +40,7 @@ def record_facts(questions: Questions, record: int) -> RecordFacts:
             key=key,
             state=State(state),
             vanished=bool(vanished),
-            waiting=_waiting(state, hold, not_before),
+            waiting=_waiting(state, hold, not_before) or _at_gate(questions, record, state),
             generation=generation,
             input_changed=bool(changed),
             step=step,
@@ -58,6 +58,13 @@ def _waiting(state: str, hold: str | None, not_before: float) -> Waiting | None:
     if state != State.PENDING or (hold is None and not not_before):
         return None
     return Waiting(WAITS.get(hold, str(hold)), 1, not_before or None)
+
+
+def _at_gate(questions: Questions, record: int, state: str) -> Waiting | None:
+    if state != State.PENDING:
+        return None
+    instance, gate = questions.rows("record_gate", record=record)[0]
+    return next(iter(questions.at_gates(instance, only=gate)), None)
 
 
 def _lineage(questions: Questions, number: int) -> Lineage:
