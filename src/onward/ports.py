@@ -158,7 +158,7 @@ class FeedState:
 @dataclass(frozen=True, slots=True)
 class GateWish:
     """Which records may be claimed by where they wait. `shut`: gates whose records are left out; `rooms`: how many of
-    a gate's records are wanted, `room` for gates not named; `fresh`: how many of those that wait at none (None: any)."""
+    a gate's records are wanted, `room` for those not named; `fresh`: how many that wait at none (None: any)."""
 
     shut: frozenset[str]
     rooms: Mapping[str, int]

@@ -164,6 +164,7 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
                 steps=tuple(StepVersion(step.name, step.version) for step in plan.steps),
                 resume_cap=plan.resume_cap,
                 source_changed=options.source_changed,
+                gates=plan.groups,
             )
         )
     except BaseException:

@@ -30,19 +30,29 @@ class Attempt:
     `attempts` counts the tries of that step, the one in progress included once it has started. `home` is where its
     calls are made when not in this process; `called` is told when the step's function is about to be called, which is
     when its timeout begins. `phase` is what is called next of an effect, `entry` what the ledger knows of it, and
-    `sending` holds from before its first byte until it is known what came of it.
+    `sending` holds from before its first byte until it is known what came of it. The last ones are admission's: `gate` is
+    where calls of the step `gate_of` wait, `inside` the gate whose call is in progress since `began` (UTC seconds),
+    `passed` the ceilings that keep room for it; `spared`: the fault that it met costs no attempt, and the next one comes
+    after a `pause` in seconds.
     """
 
     __slots__ = (
         "attempts",
+        "began",
         "called",
         "claimed",
         "entry",
+        "gate",
+        "gate_of",
         "home",
+        "inside",
         "outputs",
+        "passed",
+        "pause",
         "phase",
         "plan",
         "sending",
+        "spared",
         "started",
         "step",
     )
@@ -57,6 +67,13 @@ class Attempt:
         self.called: Callable[[], None] = _nobody_waits
         self.phase: Phase = "step"
         self.sending = False
+        self.gate: Any = None
+        self.gate_of: StepPlan | None = None
+        self.inside: Any = None
+        self.passed: tuple[Any, ...] = ()
+        self.began = 0.0
+        self.spared = False
+        self.pause = 0.0
         self.entry = self._known_entry()
         same_step = self.step is not None and claimed.step in (None, self.step.name)
         self.attempts = claimed.attempts if same_step else int(started)

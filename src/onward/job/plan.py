@@ -174,3 +174,8 @@ class Plan:
     reference: JobReference
     rank_of: Callable[[str], str] | None = None
     outage_limit: float = 3600.0
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The names of its groups."""
+        return tuple(dict.fromkeys(step.group.name for step in self.steps if step.group is not None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -69,7 +69,7 @@ class Questions:
     def _instance(self, number: int, name: str) -> InstanceFacts:
         newest = self.rows("newest_run", instance=number)
         params, versions = newest[0] if newest else ("{}", "[]")
-        runs = self._runs(number)
+        runs = self.runs(number)
         return InstanceFacts(
             number,
             name,
@@ -79,7 +79,7 @@ class Questions:
             runs[-1] if runs else None,
         )
 
-    def _runs(self, instance: int) -> list[RunFacts]:
+    def runs(self, instance: int) -> list[RunFacts]:
         return [self._run(*row) for row in self.rows("runs", instance=instance)]
 
     def _run(
@@ -109,7 +109,7 @@ class Questions:
     def standing(self, instance: int) -> Standing:
         with self.one_reading():
             counts = read_counts(self.connection, instance)
-            runs = self._runs(instance)
+            runs = self.runs(instance)
             alive = orjson.dumps([run.run for run in runs if run.alive]).decode()
             return Standing(
                 counts,
@@ -127,7 +127,7 @@ class Questions:
         number, until = self.rows("back_off", instance=instance, now=self._clock.now())[0]
         if number:
             found.append(Waiting(WAITS[None], number, until))
-        found += self.at_gates(instance, runs)
+        found += self.at_gates(instance, dict(self.rows("waiting_by_gate", instance=instance)), runs)
         found += [Waiting(WAITS.get(hold, hold), number) for hold, number in held.items()]
         orphans = self.rows("held_by_the_dead", instance=instance, alive=alive)[0][0]
         if orphans:
@@ -137,16 +137,14 @@ class Questions:
     def pauses(self, instance: int) -> list[Pause]:
         return [Pause(name or None, *rest) for name, *rest in self.rows("pauses", instance=instance)]
 
-    def at_gates(self, instance: int, runs: list[RunFacts] | None = None, only: str | None = None) -> list[Waiting]:
-        """What people have paused, and what keeps records of a group, or of all, from being taken up; or those of one
-        record that waits at the gate `only`."""
-        counts = dict(self.rows("waiting_by_gate", instance=instance)) if only is None else {only: 1}
+    def at_gates(self, instance: int, counts: Mapping[str | None, int], runs: list[RunFacts]) -> list[Waiting]:
+        """What people have paused, and what keeps records of a group, or of all, from being taken up. `counts`: how
+        many wait where."""
         found = []
         for pause in self.pauses(instance):
             number = sum(n for gate, n in counts.items() if pause.group in (None, _group_of(gate)))
-            if number or only is None:
-                found.append(Waiting(words_of(pause), number))
-        alive = {run.run for run in (self._runs(instance) if runs is None else runs) if run.alive}
+            found.append(Waiting(words_of(pause), number))
+        alive = {run.run for run in runs if run.alive}
         told: set[str] = set()
         for gate, whole, reason, until, run in self.rows("standings", instance=instance):
             number = counts.get(gate, 0) + (counts.get(None, 0) if whole else 0)

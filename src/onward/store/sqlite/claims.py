@@ -19,7 +19,7 @@ STATE = 12
 
 
 def claim(change: Change, wish: ClaimWish) -> list[Claimed]:
-    """Take up to `wish.limit` records that are due: waits that ended first, unless a priority decides, then in order."""
+    """Take up to `wish.limit` records that are due; without a priority those whose wait has ended come first."""
     among: dict[str, Any] = {
         "hold": SUSPECT if wish.suspects else None,
         "only": None if wish.only is None else "[" + ",".join(map(str, wish.only)) + "]",

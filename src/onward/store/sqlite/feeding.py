@@ -42,8 +42,8 @@ def apply(change: Change, block: FeedBlock, store_inputs: bool) -> FeedOutcome:
     if outcome.out_of_turn:
         return outcome
     rows = [
-        [record.key, record.position, digest(record.value), record.value if store_inputs else None, record.rank, record.gate]
-        for record in block.records
+        [one.key, one.position, digest(one.value), one.value if store_inputs else None, one.rank, one.gate]
+        for one in block.records
     ]
     if rows and not _insert_all(change, rows, pass_number):
         presented = _sort(change, rows, pass_number, outcome)

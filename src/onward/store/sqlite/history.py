@@ -64,7 +64,8 @@ def _at_gate(questions: Questions, record: int, state: str) -> Waiting | None:
     if state != State.PENDING:
         return None
     instance, gate = questions.rows("record_gate", record=record)[0]
-    return next(iter(questions.at_gates(instance, only=gate)), None)
+    found = questions.at_gates(instance, {gate: 1}, questions.runs(instance))
+    return next((one for one in found if one.count), None)
 
 
 def _lineage(questions: Questions, number: int) -> Lineage:
