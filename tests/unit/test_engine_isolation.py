@@ -72,4 +72,4 @@ def test_steps_for_worker_processes_are_bounded_by_the_processors(monkeypatch) -
     plan = job.plan()
     admission = Admission(plan, lambda attempt: None)
     assert [admission.limits(step) for step in plan.steps] == [True, False]
-    assert admission._room == {"heavy": 2}
+    assert admission.room == {"heavy": 2}

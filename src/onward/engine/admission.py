@@ -44,9 +44,12 @@ class Admission:
         self._begin = begin
         self._put_back = put_back
         self._freed = freed
+        self._steps = plan.steps
         limits: dict[int, Ceiling] = {}
         self._ceilings = [_ceilings_of(step, limits, patient) for step in plan.steps]
-        self._bounded = [bool(own) or step.group is not None for own, step in zip(self._ceilings, plan.steps, strict=True)]
+        self._bounded = [
+            bool(own) or step.group is not None for own, step in zip(self._ceilings, plan.steps, strict=True)
+        ]
         self.start_with_claim = not any(self._bounded)
         self._in_line: dict[Gate, None] = {}
         self._shut: set[Gate] = set()
@@ -55,6 +58,16 @@ class Admission:
     @property
     def waiting(self) -> int:
         return sum(len(gate.waiting) for gate in self._in_line)
+
+    @property
+    def room(self) -> dict[str, int]:
+        """By step, for how many more calls there is room; steps without a bound are left out."""
+        names = [step.name for step in self._steps]
+        rooms = {
+            name: [ceiling.room for ceiling in own if ceiling.room is not None]
+            for name, own in zip(names, self._ceilings, strict=True)
+        }
+        return {name: min(found) for name, found in rooms.items() if found}
 
     def limits(self, step: StepPlan) -> bool:
         """Whether a call of the step may have to wait, so that it cannot start with the checkpoint before it."""
@@ -77,7 +90,7 @@ class Admission:
             self._send_back(gate, gate.waiting.pop(), "no room")
 
     def why_not(self, attempt: Attempt) -> str | None:
-        """Why a call may not begin now; None where it may. The first to ask during an outage is the one that is tried."""
+        """Why a call may not begin now; None where it may. During an outage the first to enter is tried."""
         if self.pause is not None:
             return "the job is paused"
         gate = self.gates.of(attempt)
@@ -182,7 +195,7 @@ class Admission:
         return GateWish(frozenset(shut), rooms, self.gates.room_of_others(want), fresh)
 
     def key_of(self, attempt: Attempt) -> str | None:
-        """Where a record that leaves is to wait in the store. A step without a group is such a place only in trouble."""
+        """Where a record that leaves is to wait in the store; at a step without a group only in trouble."""
         if attempt.step is None:
             return None
         gate = self.gates.of(attempt)
@@ -191,7 +204,7 @@ class Admission:
     # What time and people bring.
 
     def look_around(self) -> list[tuple[Gate, Shut | None]]:
-        """Put back who stands in line at gates that are shut now; the gates that have opened or shut since the last look."""
+        """Put back who stands in line at gates that are shut now; the gates that have changed since the last look."""
         now = time.time()
         changed: list[tuple[Gate, Shut | None]] = []
         for gate in [gate for gate in self.gates.by_key.values() if gate.is_marked or gate in self._shut]:

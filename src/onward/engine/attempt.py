@@ -30,10 +30,10 @@ class Attempt:
     `attempts` counts the tries of that step, the one in progress included once it has started. `home` is where its
     calls are made when not in this process; `called` is told when the step's function is about to be called, which is
     when its timeout begins. `phase` is what is called next of an effect, `entry` what the ledger knows of it, and
-    `sending` holds from before its first byte until it is known what came of it. The last ones are admission's: `gate` is
-    where calls of the step `gate_of` wait, `inside` the gate whose call is in progress since `began` (UTC seconds),
-    `passed` the ceilings that keep room for it; `spared`: the fault that it met costs no attempt, and the next one comes
-    after a `pause` in seconds.
+    `sending` holds from before its first byte until it is known what came of it. The last ones are admission's: `gate`
+    is where calls of the step `gate_of` wait, `inside` the gate whose call is in progress since `began` (UTC seconds),
+    `passed` the ceilings that keep room for it; `spared`: the fault that it met costs no attempt, and the next try
+    comes after a `pause` in seconds.
     """
 
     __slots__ = (

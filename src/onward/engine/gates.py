@@ -85,8 +85,8 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True)
 class Shut:
-    """Why nothing passes. `until`: UTC seconds, None where it is not known; `lasting`: a run does not stay for it, or no
-    longer than it was told to wait where it `may_end` at any time."""
+    """Why nothing passes. `until`: UTC seconds, None where it is not known; `lasting`: a run does not stay for it, or,
+    where it `may_end` at any time, no longer than it was told to wait."""
 
     reason: str
     until: float | None

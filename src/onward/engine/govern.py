@@ -104,8 +104,8 @@ class Governor:
             await asyncio.wrap_future(noted)
 
     async def govern(self) -> Ending | None:
-        """Return once nothing is left to do (None, or why what is left is not stayed for) or the run has ended early and
-        holds nothing any more."""
+        """Return once nothing is left to do (None, or why what is left is not stayed for), or the run has ended early
+        and holds nothing any more."""
         while self.ending is None and self._worker.error is None:
             if await self._is_finished():
                 return self.feed_ending() or self._parting

@@ -77,9 +77,7 @@ class Standings:
         admission = self._worker.admission
         if time.monotonic() < self._not_before:
             return False
-        waiting = await asyncio.wrap_future(
-            self._journal.ask(lambda store: store.waiting_by_gate(self._run, only))
-        )
+        waiting = await asyncio.wrap_future(self._journal.ask(lambda store: store.waiting_by_gate(self._run, only)))
         self.until, self.is_paused, self.reason = None, admission.pause is not None, ""
         if admission.pause is not None:
             self.reason = _paused(admission.pause)

@@ -16,11 +16,11 @@ from onward.engine.calls import Caller
 from onward.engine.effects import Effects
 from onward.engine.events import Events
 from onward.engine.journal import Journal, size_of
-from onward.engine.outages import Outages
+from onward.engine.outages import HELD_BACK, Outages
 from onward.engine.outcomes import Answered, CallOutcome, Died, EndedEarly, Raised, Returned, Stale, cancelled_itself
 from onward.engine.slots import Slot, Slots
 from onward.engine.tally import Tally
-from onward.job.plan import Plan, StepPlan
+from onward.job.plan import Plan
 from onward.model import Claimed, Fact, Kind, Met, State
 from onward.policy.attempts import Decision, History, decide
 from onward.policy.failures import Classified
@@ -335,6 +335,8 @@ class Worker:
             return
         slot.cut = None
         self._end(attempt, outcome)
+        if self.outages.held_back:
+            self._loop.call_soon(self.outages.look_around)
 
     def _cut_short(self, slot: Slot, attempt: Attempt) -> CallOutcome | None:
         task = asyncio.current_task()
@@ -442,6 +444,8 @@ class Worker:
 
         self.outages.failed(gate, attempt, failure, conclude)
         self.admission.release(attempt)
+        if self.outages.held_back:
+            self._loop.call_later(HELD_BACK, self.outages.look_around)
 
     def _effect_ended(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
         if not isinstance(outcome, Raised) or outcome.failure.kind is not Kind.FATAL:

@@ -18,12 +18,13 @@ def pick(change: Change, wish: ClaimWish, among: dict[str, Any], limit: int) -> 
     """Up to `limit` records that wait at gates with room, each gate's own in the order of admission."""
     gates = wish.gates
     assert gates is not None
-    open_ones = [[gate, room] for gate in _waited_at(change, among["hold"]) if (room := _room(gates, gate, limit)) > 0]
-    if not open_ones:
+    rooms = {gate: _room(gates, gate, limit) for gate in _waited_at(change, among["hold"])}
+    rooms = {gate: room for gate, room in rooms.items() if room > 0}
+    if not rooms:
         return []
-    change.execute("wake_due", [gate for gate, _ in open_ones], hold=among["hold"], most=MOST_WOKEN)
-    most = max(int(room) for _, room in open_ones)
-    return change.array("pick_at_gates", open_ones, **among, most=most, limit=limit)
+    change.execute("wake_due", list(rooms), hold=among["hold"], most=MOST_WOKEN)
+    rows = [list(one) for one in rooms.items()]
+    return change.array("pick_at_gates", rows, **among, most=max(rooms.values()), limit=limit)
 
 
 def wake_ranked(change: Change, among: dict[str, Any]) -> None:

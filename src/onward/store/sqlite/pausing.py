@@ -15,9 +15,9 @@ def pause(
 ) -> bool:
     """False where it is paused already."""
     change = Change(connection, instance, None, clock)
-    said = {"name": storable(group or ""), "actor": storable(actor), "reason": reason and storable(reason)}
+    name, who, why = storable(group or ""), storable(actor), reason and storable(reason)
     with transaction(connection):
-        if change.execute("pause", **said) == 0:
+        if change.execute("pause", name=name, actor=who, reason=why) == 0:
             return False
         _tell(change, "run_paused", group, actor, reason)
     return True
