@@ -213,13 +213,17 @@ class Admission:
                 while gate.waiting:
                     self._send_back(gate, gate.waiting.pop(), shut.reason)
                 self._in_line.pop(gate, None)
-            if (shut is not None) != (gate in self._shut):
+            is_shut = shut is not None or gate.outage.is_on
+            if is_shut != (gate in self._shut):
                 changed.append((gate, shut))
                 self._shut.symmetric_difference_update({gate})
                 if shut is None:
                     self.at_gates = self.at_gates or gate.group is None
-                    self._admit(gate)
-                    self._freed()
+            elif shut is not None or not gate.outage.is_on:
+                continue
+            if shut is None:  # it has opened, or one record may be tried
+                self._admit(gate)
+                self._freed()
         return changed
 
     def standings(self) -> list[GateStanding]:

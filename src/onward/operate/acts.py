@@ -150,7 +150,7 @@ def _choice(subject: Subject, act: Act, selection: Selection, records: array[int
     alone = selection.kind is None and not (selection.all or selection.stale or selection.names_records)
     return Choice(
         act=act,
-        actor=_actor(),
+        actor=actor(),
         today=subject.today,
         records=records,
         kind=selection.kind,
@@ -161,7 +161,8 @@ def _choice(subject: Subject, act: Act, selection: Selection, records: array[int
     )
 
 
-def _actor() -> str:
+def actor() -> str:
+    """Who decides."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # a container without a name for its user
