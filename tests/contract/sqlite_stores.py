@@ -14,6 +14,7 @@ from store_conformance import LEASE, Versions
 from clocks import HandClock
 from onward.codec import canonical_key
 from onward.model import Counts, State
+from onward.store.sqlite.desk import SqliteDesk
 from onward.store.sqlite.work import SqliteWorkStore
 
 HASHED = ("instance", "run", "seq", "record", "at", "actor", "event", "step", "reason", "detail")
@@ -35,6 +36,9 @@ class SqliteStores:
         store = SqliteWorkStore(self.path, self.clock, LEASE, store_inputs=store_inputs)
         self._opened.append(store)
         return store
+
+    def desk(self) -> SqliteDesk:
+        return SqliteDesk(self.path, self.clock, None if self.path is not None else self._opened[0]._connection)
 
     def die(self, store: SqliteWorkStore, run: int) -> None:
         # In this process the lock is what tells a living run from a dead one; its end is never written.

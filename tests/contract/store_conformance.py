@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from clocks import HandClock
 from onward.codec import canonical_key
 from onward.model import Claimed, Counts, Fact, Failure, FeedBlock, FeedOutcome, Kind, SourceRecord, State, StepVersion
-from onward.ports import Batch, ClaimWish, Outcome, RunBegun, RunStart, WorkStore
+from onward.ports import Batch, ClaimWish, Desk, Outcome, RunBegun, RunStart, WorkStore
 
 MUCH = 1 << 30
 LEASE = 30.0
@@ -34,6 +34,9 @@ class Stores(Protocol):
     """Whether `open` can give a second store on the same database."""
 
     def open(self, store_inputs: bool = True) -> WorkStore: ...
+
+    def desk(self) -> Desk:
+        """Where people ask about this database and decide."""
 
     def die(self, store: WorkStore, run: int) -> None:
         """The process of a run dies: nothing that it held in memory or by lock is left."""

@@ -31,13 +31,13 @@ def rank(value: Any) -> str:
     if value is None:
         return LAST
     if isinstance(value, str):
-        return "t" + value.replace("\0", "\1").encode("utf-8", "replace").decode()[:LONGEST_TEXT]
+        return "3" + value.replace("\0", "\1").encode("utf-8", "replace").decode()[:LONGEST_TEXT]
     if isinstance(value, bool | int | float | Decimal):
         return _number(value)
     if isinstance(value, timedelta):
         return _number(Decimal(value // timedelta(microseconds=1)).scaleb(-6))
     if isinstance(value, date):
-        return "d" + _moment(value)
+        return "2" + _moment(value)
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return "\1".join(rank(one) for one in value) or LAST
     raise NoRank(f"a priority is a number, date, text, None or a tuple of them, not {type(value).__name__}")
@@ -55,15 +55,15 @@ def _moment(value: date) -> str:
 
 
 def _number(value: float | Decimal) -> str:
-    """`n`, then the sign, the exponent and the digits, both turned round below zero."""
+    """`1`, then the sign, the exponent and the digits, both turned round below zero."""
     if isinstance(value, float | Decimal) and not math.isfinite(value):
-        return LAST if value != value else "n2:" if value > 0 else "n0"
+        return LAST if value != value else "12:" if value > 0 else "10"
     exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     negative, digits, exponent = exact.as_tuple()
     text = "".join(map(str, digits)).lstrip("0")
     if not text:
-        return "n1"
+        return "11"
     assert isinstance(exponent, int)
     place = min(max(len(text) + exponent + _BIAS, 0), 2 * _BIAS - 1)
     written = f"{place:06d}" + text.rstrip("0")[:MOST_DIGITS]
-    return f"n0{written.translate(_COMPLEMENT)}~" if negative else f"n2{written}"
+    return f"10{written.translate(_COMPLEMENT)}~" if negative else f"12{written}"
