@@ -185,17 +185,18 @@ class Governor:
             if self._inquest.is_busy:
                 return False
         if counts.of(State.IN_PROGRESS):
-            self._done_at = None
+            self._done_at = self._parting = None
             return False
         unconfirmed = counts.of(State.UNCONFIRMED) > counts.held.get("person", 0)
         if counts.of(State.PENDING) - counts.held.get("stale", 0) > 0:
             return await self._not_stayed_for(None, unconfirmed)
+        self._parting = None
         return self._waited_long_enough(self._worker.next_due if unconfirmed else None)
 
     async def _not_stayed_for(self, only: tuple[int, ...] | None, unconfirmed: bool = False) -> bool:
         """Whether all that is left waits at gates that stay shut for longer than this run stays."""
         if not await self.standings.keep_all(only):
-            self._done_at = None
+            self._done_at = self._parting = None
             return False
         self._parting = Ending(STOPPED_EARLY, self.standings.reason)
         wait_ends = (self._done_at or time.time()) + self._bounds.wait

@@ -26,6 +26,7 @@ class Standings:
         self._events = events
         self._noted: list[GateStanding] = []
         self._told: list[tuple[str, str]] = []
+        self._by_people: set[Gate] = set()
         self._not_before = 0.0
         self.until: float | None = None
         self.is_paused = False
@@ -44,7 +45,11 @@ class Standings:
         reason = f"{gate.title} is open" if shut is None else shut.reason
         where = {"group": gate.group} if gate.group is not None else {}
         self._events.emit(event, reason=reason, until=None if shut is None else shut.until, **where)
-        if gate.pause is None:  # what a person said is in the history already
+        if shut is not None and gate.pause is not None:
+            self._by_people.add(gate)  # what a person said is in the history already
+        elif gate in self._by_people:
+            self._by_people.discard(gate)
+        else:
             self._told.append((event, reason))
 
     def hear(self, pauses: Sequence[Pause]) -> None:
