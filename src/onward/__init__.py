@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onward.api import export, failures, release, rerun, results, retry, run, run_async, status
+    from onward.api import export, failures, reconcile, release, rerun, results, retry, run, run_async, status
     from onward.errors import (
         DeclarationError,
         Done,
@@ -51,6 +51,7 @@ __all__ = [
     "iterable",
     "jsonl",
     "parquet",
+    "reconcile",
     "release",
     "rerun",
     "results",
@@ -62,7 +63,18 @@ __all__ = [
 
 # Names are loaded when they are first used: `import onward` alone costs next to nothing.
 _HOMES = {
-    "onward.api": ("export", "failures", "release", "rerun", "results", "retry", "run", "run_async", "status"),
+    "onward.api": (
+        "export",
+        "failures",
+        "reconcile",
+        "release",
+        "rerun",
+        "results",
+        "retry",
+        "run",
+        "run_async",
+        "status",
+    ),
     "onward.errors": (
         "DeclarationError",
         "Done",
@@ -84,7 +96,7 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-_FACES = ("testing",)
+_FACES = ("http", "testing")
 
 
 def __getattr__(name: str) -> Any:

@@ -10,22 +10,24 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from onward import runner
+from onward import codec, runner
 from onward.engine.govern import Bounds
 from onward.engine.tally import Progress
-from onward.errors import ExportError, UsageError
+from onward.errors import ExportError, OutputError, UsageError
 from onward.job import registry
 from onward.job.coding import record_validate
 from onward.job.instance import Binding
 from onward.job.job import Job
-from onward.job.plan import FailureLimit
+from onward.job.plan import FailureLimit, StepPlan
 from onward.model import Result, RunResult
-from onward.operate import acts, choices, history, pausing, questions
+from onward.operate import acts, choices, history, pausing, questions, reconciling
 from onward.operate.acts import Marked
 from onward.operate.questions import Subject
+from onward.operate.reconciling import Decision, Reconciled
 from onward.ports import Desk, InstanceFacts
 
 T = TypeVar("T")
+_NOT_GIVEN: Any = object()
 
 
 def run(
@@ -122,12 +124,18 @@ def causes(
 
 
 def show(
-    job: Job | str, key: Any, *, store: str | None = None, params: Any = None, instance: str | None = None
+    job: Job | str,
+    key: Any,
+    *,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    payloads: bool = False,
 ) -> dict[str, Any]:
-    """One record's whole history and the reasons."""
+    """One record's whole history and the reasons. `payloads`: also what its effects send."""
     with _desk(job, store) as desk:
         subject = _subject(desk, job, params, instance)
-        return questions.show(desk, subject, choices.one_record(desk, subject.number, key))
+        return questions.show(desk, subject, choices.one_record(desk, subject.number, key), payloads)
 
 
 def log(
@@ -260,6 +268,72 @@ def _check_group(job: Job | str, group: str | None) -> None:
     declared = not isinstance(job, Job) or job.group or any(step.options.group for step in job.steps)
     if group is not None and not declared:
         raise UsageError(f"job '{_name(job)}' has no groups: no step is declared with group=…")
+
+
+def reconcile(
+    job: Job | str,
+    key: Any = _NOT_GIVEN,
+    *,
+    sent: Any = _NOT_GIVEN,
+    not_sent: bool = False,
+    effect: str | None = None,
+    reason: str | None = None,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+) -> Decision | Reconciled:
+    """Settle what an effect left open.
+
+    With a `key`, as a person says: it was `sent`, with this receipt (a JSON value that fits the effect's return
+    annotation; a person's word needs no confirmation), or it was `not_sent`, and the next run sends it. Without: ask
+    all open probes and confirmations again, now, each once; what is confirmed goes on with its later steps. `effect`:
+    only this one, by its name in the ledger. `reason` is kept with the name of the system's user.
+
+    Raises UsageError for an unknown key, a record that is not unconfirmed, a receipt that does not fit, and, where it
+    asks, inside a running event loop.
+    """
+    decides = sent is not _NOT_GIVEN or not_sent
+    if decides != (key is not _NOT_GIVEN) or (sent is not _NOT_GIVEN and not_sent):
+        raise UsageError("a decision is one record's key and what became of it: sent, with its receipt, or not sent")
+    if not decides:
+        return _ask_again(job, effect, reason, store, params, instance)
+    receipt = None if not_sent else _plain_receipt(sent)
+    with _desk(job, store) as desk:
+        subject = _subject(desk, job, params, instance)
+        steps = _binding(desk, job, params, subject.instance)[1] if isinstance(job, Job) else None
+        return reconciling.decide(desk, subject, key, steps, receipt=receipt, effect=effect, reason=reason)
+
+
+def _ask_again(
+    job: Job | str, effect: str | None, reason: str | None, store: str | None, params: Any, instance: str | None
+) -> Reconciled:
+    if isinstance(job, str):
+        raise UsageError("asking again needs the job's file, which has the probes and confirmations")
+    _stop_if_only_loaded()
+    _refuse_inside_loop()
+    with _desk(job, store) as desk:
+        subject = _subject(desk, job, params, instance)
+        binding, steps = _binding(desk, job, params, subject.instance)
+        asked = reconciling.ask_again(desk, subject, steps, effect, reason)
+    if not asked.records:
+        return reconciling.nothing_asked(asked)
+    ended = runner.run(job, binding, runner.Options(store, asks_about=asked.records, create=False))
+    with _desk(job, store) as desk:
+        return reconciling.reconciled(desk, asked, ended)
+
+
+def _binding(desk: Desk, job: Job, params: Any, instance: str) -> tuple[Binding, Sequence[StepPlan]]:
+    """The params of an instance, those of its newest run where none are given; and its steps."""
+    facts = questions.choose_instance(desk, job.name, instance)
+    binding = job.bind(params) if params is not None else job.bind_json(facts.params)
+    return binding, job.plan(binding.params).steps
+
+
+def _plain_receipt(sent: Any) -> str:
+    try:
+        return codec.dumps(sent)
+    except OutputError as error:
+        raise UsageError(f"a receipt is a plain JSON value: {error}") from None
 
 
 def export(

@@ -259,9 +259,9 @@ class WorkStore(Protocol):
     def begin_pass(self, run: int, again: bool, why: str) -> None:
         """Reading goes on (`again=False`) or starts over: the cursor is dropped and records are matched by key."""
 
-    def end_run(self, run: int, exit_code: int, reason: str) -> str | None:
+    def end_run(self, run: int, exit_code: int, reason: str, detail: str = "") -> str | None:
         """Give back what the run still holds and close it; the head of its chain of history, None where it was taken
-        over."""
+        over. `detail` may quote data: it is kept with the run and stays out of the history."""
 
     def instance_of(self, run: int) -> int:
         """The instance that a run began."""
@@ -427,7 +427,7 @@ class HistoryEntry:
 @dataclass(frozen=True, slots=True)
 class LogEntry:
     """One entry of an instance's history, and its place in its chain. `key` is canonical JSON text, `detail` and
-    `payload` (asked for: what the effect it tells of sends) JSON text."""
+    `payload` (asked for: what an intent is to send, unless another superseded it) JSON text."""
 
     run: int | None
     seq: int
@@ -665,7 +665,7 @@ class Desk(Protocol):
         """
 
     def ask_again(self, instance: int, asking: Asking) -> Asked:
-        """Note in their histories which records are asked about again; a run with these alone asks (`ClaimWish.asked`)."""
+        """Note in their histories which records are asked about again; a run of these alone asks (`ClaimWish`)."""
 
     def became(self, records: Sequence[int]) -> Iterator[Became]:
         """What has become of these records, in source order."""

@@ -150,7 +150,8 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
         raise UsageError(f"job '{job.name}' has no steps")
     source = options.source or job.open_source(binding.params)
     url = store_url(job, options.store)
-    if options.opened is None:
+    asks_only = options.asks_about is not None
+    if options.opened is None and not asks_only:
         _refuse_missing_input(source, url, job.name, binding.instance)
     store = options.opened or open_work(url, options.create, plan.store_inputs)
     try:
@@ -160,11 +161,13 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
                 instance=binding.instance,
                 host=platform.node(),
                 params=binding.params_json or "{}",
-                location=source.location,
+                location=None if asks_only else source.location,
                 steps=tuple(StepVersion(step.name, step.version) for step in plan.steps),
                 resume_cap=plan.resume_cap,
                 source_changed=options.source_changed,
                 gates=plan.groups,
+                effects=tuple((step.effect.name, step.effect.formerly) for step in plan.steps if step.effect),
+                asks_only=asks_only,
             )
         )
     except BaseException:

@@ -36,7 +36,7 @@ class Stores(Protocol):
     def open(self, store_inputs: bool = True) -> WorkStore: ...
 
     def desk(self) -> Desk:
-        """Where people ask about this database and decide."""
+        """Where people ask and decide; it is given once a store was opened."""
 
     def die(self, store: WorkStore, run: int) -> None:
         """The process of a run dies: nothing that it held in memory or by lock is left."""

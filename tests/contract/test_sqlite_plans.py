@@ -6,7 +6,10 @@ import re
 
 import apsw
 import pytest
+from sqlite_stores import SqliteStores
+from store_conformance import Bench, failed
 
+from onward.ports import Batch
 from onward.store.sqlite import statements
 from onward.store.sqlite.connection import open_writer
 
@@ -54,3 +57,24 @@ def test_what_a_batch_brings_is_read_once_and_not_for_every_row(store: apsw.Conn
     tables = [what for parent, what in plan_of(store, block) if parent == 0 and re.match("SCAN|SEARCH", what)]
     behind = [what for what in tables[1:] if "VIRTUAL TABLE" in what]
     assert behind == [], tables
+
+
+def test_a_thousand_entries_of_history_are_few_statements() -> None:
+    stores = SqliteStores(None)
+    bench = Bench(stores)
+    run = bench.start(*range(1000))
+    claimed = bench.claim(run, 1000)
+    store = bench.store.store
+    made: list[str] = []
+
+    def heard(cursor: object, statement: str, bindings: object) -> bool:
+        made.append(statement)
+        return True
+
+    store._connection.exec_trace = heard
+    store.write(run, Batch(facts=[failed(one) for one in claimed]))
+    store._connection.exec_trace = None
+    assert len(stores.chain(run)) == 1001
+    assert sum("history" in statement for statement in made) == 1
+    assert len(made) < 25
+    stores.close()

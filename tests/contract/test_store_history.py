@@ -23,6 +23,13 @@ def test_a_run_begins_and_ends_its_chain(bench: Bench) -> None:
     assert bench.stores.run_row(run)["head"] == head == last["hash"]
 
 
+def test_what_may_quote_data_is_kept_with_the_run_and_stays_out_of_the_history(bench: Bench) -> None:
+    run = bench.begin().run
+    bench.store.end_run(run, 4, "a bad line at in.jsonl:3", "not JSON: 4711 SECRET")
+    assert bench.stores.run_row(run)["reason"] == "a bad line at in.jsonl:3: not JSON: 4711 SECRET"
+    assert bench.stores.chain(run)[-1]["reason"] == "a bad line at in.jsonl:3"
+
+
 def test_nothing_follows_the_end(bench: Bench) -> None:
     run = bench.begin().run
     head = bench.store.end_run(run, 0, "all done")

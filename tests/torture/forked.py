@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -110,12 +110,17 @@ def read_acks(path: Path) -> Iterator[tuple[Any, str, float]]:
 
 def finish(pid: int, patience: float = PATIENCE) -> int | None:
     """Wait for a run to end by itself; its exit code, or None where it hangs."""
-    until = time.monotonic() + patience
-    while time.monotonic() < until:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.001)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return None
+    if not _ends_within(pid, patience):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        return None
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _ends_within(pid: int, patience: float) -> bool:
+    descriptor = os.pidfd_open(pid)
+    try:
+        return bool(select.select([descriptor], [], [], patience)[0])
+    finally:
+        os.close(descriptor)

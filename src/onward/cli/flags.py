@@ -139,11 +139,30 @@ _EXPORT = (
 _LOG = (
     _JSON,
     Flag("--since", "since", "Only entries from then on: 2026-11-30T09:00Z, or a span: 2h.", "TIME"),
-    Flag("--payloads", "payloads", "With what is sent for the effects that entries tell of."),
+    Flag("--payloads", "payloads", "Intents with what they are to send."),
     Flag("--verify", "verify", "Recompute all chains: 0 if they fit, 1 with the first entry that does not."),
     Flag("--expect", "expect", "Verify, and that a chain has this head.", "HASH"),
     *ABOUT,
 )
+
+_RECONCILE = (
+    Flag("--sent", "sent", "It was sent: its receipt, as text, or as JSON with --json.", "RECEIPT"),
+    Flag("--not-sent", "not_sent", "It was not sent: the next run sends it."),
+    Flag("--effect", "effect", "Only this effect, by its name in the ledger.", "NAME"),
+    Flag("--reason", "reason", "Why; it is kept with your name and the time.", "TEXT"),
+    Flag("--json", "as_json", "JSON for programs; with --sent the receipt, too, is JSON."),
+    *ABOUT,
+)
+KEY_HELP = """The idempotency key of an obligation, from its effect's key fields; needs no store.
+
+VALUEs stand in the order of the effect's key=, each read as the record's type or key= says. Behind -- they may begin
+with a dash."""
+
+RECONCILE_HELP = """Settle what effects left open: ask again, or say how it is.
+
+Without KEY all open probes and confirmations are asked again, each once, and what is confirmed goes on. With KEY and
+--sent or --not-sent a person decides about one record.
+"""
 
 RUN_HELP = """Run a job, or resume it: what is done stays done.
 
@@ -167,7 +186,8 @@ COMMANDS = {
         Command("instances", "questions:instances", "The job's instances, oldest first.", "JOB", (_JSON, *ABOUT)),
         Command("failures", "questions:failures",
                 "Failed, quarantined and unconfirmed records, those alike counted together first.", "JOB", _FAILURES),
-        Command("show", "questions:show", "One record's whole history and the reasons.", "JOB KEY", (_JSON, *ABOUT)),
+        Command("show", "questions:show", "One record's whole history and the reasons.", "JOB KEY",
+                (_JSON, Flag("--payloads", "payloads", "With what its effects send."), *ABOUT)),
         Command("log", "log:log", "Every decision and its reason, oldest first; --verify checks that none was changed.",
                 "JOB", _LOG),
         Command("retry", "acts:retry", "Mark failed records to be tried again by the next run.", "JOB [KEY]...",
@@ -177,6 +197,10 @@ COMMANDS = {
         Command("rerun", "acts:rerun", "Mark finished records for a new generation; the old ones stay.",
                 "JOB [KEY]...",
                 _choosing("All finished records.", "From this step on; alone: all records that have it.")),
+        Command("key", "keys:key", KEY_HELP, "JOB VALUE...",
+                (Flag("--effect", "effect", "The effect's name in the ledger; needed where a job has several.", "NAME"),
+                 _JSON, *ABOUT)),
+        Command("reconcile", "reconcile:reconcile", RECONCILE_HELP, "JOB [KEY]", _RECONCILE),
         Command("pause", "acts:pause", "Let no call begin any more, in a group or in all of the job.", "JOB",
                 _PAUSING),
         Command("resume", "acts:resume", "Let a paused job or group go on.", "JOB", _PAUSING),

@@ -119,6 +119,8 @@ class Frame:
             lines.append(Text(f"{waiting:,} waiting for another try{when}: {causes}", style="yellow"))
         if progress.held.get("suspect"):
             lines.append(Text(f"{records(progress.held['suspect'])} under suspicion of killing the process", "magenta"))
+        if progress.held.get("person"):
+            lines.append(Text(f"{records(progress.held['person'])} waiting for a person's word", "yellow"))
         if progress.held.get("stale"):
             lines.append(Text(f"{records(progress.held['stale'])} waiting for a rerun", "yellow"))
         return lines

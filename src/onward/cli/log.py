@@ -54,11 +54,13 @@ def _since(given: str) -> float:
 
 
 def _line(entry: Mapping[str, Any]) -> str:
-    """`2026-11-30 01:41:19  run 3  k-17  record_failed at call: bug  (ada)`."""
+    """`2026-11-30 01:41:19  run 3  k-17  record_retrying at call: transient, back-off  (by ada)`."""
     at = entry["time"][:19].replace("T", " ")
     whose = f"run {entry['run']}" if entry["run"] is not None else "people"
     said = f"{entry['event']} at {entry['step']}" if entry["step"] else entry["event"]
-    reason = f": {brief(entry['reason'])}" if entry["reason"] else ""
+    kind = entry["detail"].get("kind") if isinstance(entry["detail"], dict) else None
+    why = ", ".join(brief(str(part)) for part in (kind, entry["reason"]) if part)
+    reason = f": {why}" if why else ""
     actor = f"  (by {brief(entry['actor'])})" if entry["actor"] else ""
     key = f"  {key_text(entry['key'])}" if entry["key"] is not None else ""
     return f"{at}  {whose}{key}  {brief(said)}{reason}{actor}{_more(entry)}"

@@ -72,13 +72,25 @@ def closing(result: RunResult, finished: Mapping[str, Any], target: Target) -> I
     waiting = finished.get("held", {}).get("stale", 0)
     if waiting:
         yield f"{records(waiting)} wait with a checkpoint that no longer decodes"
+    yield from _unconfirmed(result, finished.get("held", {}).get("person", 0))
     counts = counted(result.counts, result.total, finished.get("vanished", 0))
     yield f"{counts} in {duration(result.seconds)}. {_next(result, finished, target)}"
+
+
+def _unconfirmed(result: RunResult, for_a_person: int) -> Iterator[str]:
+    number = result.counts.get("unconfirmed", 0)
+    if number:
+        rest = number - for_a_person
+        parts = [f"{for_a_person:,} wait for a person's word"] if for_a_person else []
+        parts += [f"{rest:,} to be asked about again"] if rest else []
+        yield f"unconfirmed: {', '.join(parts)}"
 
 
 def _next(result: RunResult, finished: Mapping[str, Any], target: Target) -> str:
     act = finished.get("next_act", "run")
     again = target.run_command
+    if act == "reconcile":
+        return f"Next: {target.command('reconcile')}"
     if act == "failures":
         return f"Next: {target.command('failures')}"
     if act == "rerun":

@@ -24,6 +24,7 @@ ROOMY = 200
 GAP = 3
 LEGIBLE = 8
 RUNS_SHOWN = 5
+LISTED = 20
 NEEDS_A_PERSON = 4
 Answer = Mapping[str, Any]
 
@@ -59,7 +60,10 @@ def status(found: Answer, target: Target) -> Iterator[RenderableType]:
         "waiting for",
         "records:",
         "until (UTC)",
-        rows=[(one["reason"], f"{one['count']:,}", moment(one["until"])) for one in found["waiting"]],
+        "since (UTC)",
+        rows=[
+            (one["reason"], f"{one['count']:,}", moment(one["until"]), moment(one["since"])) for one in found["waiting"]
+        ],
     )
     yield from _table(
         "failed at",
@@ -135,8 +139,10 @@ def _advice(found: Answer, target: Target) -> str:
     counts = found["counts"]
     if counts["pending"] or counts["in_progress"] or not found["source_complete"]:
         return "" if _alive(found["runs"]) else f"Next: {target.run_command}"
-    if counts["failed"] or counts["quarantined"] or counts["unconfirmed"]:
+    if counts["failed"] or counts["quarantined"]:
         return f"Next: {target.command('failures')}"
+    if counts["unconfirmed"]:
+        return f"Next: {target.command('reconcile')}"
     return f"Next: {target.command('rerun', '--stale') if found['stale'] else target.export_command}"
 
 
@@ -189,7 +195,7 @@ def no_failures(standing: Answer, target: Target) -> Iterator[RenderableType]:
 def failures(causes: Sequence[Answer], first: Sequence[Answer], target: Target) -> Iterator[RenderableType]:
     total = sum(cause["count"] for cause in causes)
     rows = [
-        (f"{one['count']:,}", one["step"] or "the record itself", one["kind"], one["error_type"], one["error"])
+        (f"{one['count']:,}", one["step"] or "the record itself", one["kind"] or "", one["error_type"], one["error"])
         for one in causes
     ]
     yield from _table("records:", "step", "kind", "error", "for example", rows=rows)
@@ -198,7 +204,7 @@ def failures(causes: Sequence[Answer], first: Sequence[Answer], target: Target) 
             key_text(one["key"]),
             one["state"],
             one["step"] or "the record itself",
-            one["kind"],
+            one["kind"] or "",
             str(one["attempts"]),
             moment(one["at"]),
             one["error"],
@@ -212,7 +218,29 @@ def failures(causes: Sequence[Answer], first: Sequence[Answer], target: Target) 
         yield Text(f"Next: mend the input, then {target.run_command}")
         return
     states = {state for cause in causes for state in cause["counts"] if cause["counts"][state]}
+    if states == {"unconfirmed"}:
+        yield Text(f"Next: {target.command('reconcile')}")
+        return
     yield Text(f"Next: {target.command('release' if states == {'quarantined'} else 'retry', '--all')}, then run again")
+
+
+def reconciled(found: Answer) -> Iterator[RenderableType]:
+    rows = [
+        (key_text(one["key"]), one["state"], one["step"] or "", _waits(one["waiting"]))
+        for one in found["records"][:LISTED]
+    ]
+    yield from _table("key", "state", "step", "waiting for", rows=rows)
+    if len(found["records"]) > LISTED:
+        yield Text(f"and {len(found['records']) - LISTED:,} more: --json has them all", style="dim")
+
+
+def _waits(waiting: Answer | None) -> str:
+    """What one record waits for, and until or since when."""
+    if waiting is None:
+        return ""
+    until, since = moment(waiting["until"]), moment(waiting["since"])
+    when = f" (asked again at {until} UTC)" if until else f" (since {since} UTC)" if since else ""
+    return f"{waiting['reason']}{when}"
 
 
 def record(found: Answer) -> Iterator[RenderableType]:
@@ -220,12 +248,34 @@ def record(found: Answer) -> Iterator[RenderableType]:
     extra = [f"at {found['step']}"] if found["step"] else []
     extra += [f"{name} {found[name]}" for name in ("attempts", "deaths") if found[name]]
     extra += [word for word in ("vanished", "stale") if found[word]]
-    extra += [f"waiting: {found['waiting']['reason']}"] if found["waiting"] else []
+    extra += [f"waiting for {_waits(found['waiting'])}"] if found["waiting"] else []
     yield Text.assemble(
         (key_text(found["key"]), "bold"), "  ", (state, STYLES[state]), "  ", (printable(", ".join(extra)), "dim")
     )
     for generation in found["generations"]:
         yield from _generation(generation)
+    yield from _table(
+        "effect",
+        "idempotency key",
+        "state",
+        "intended (UTC)",
+        "sent (UTC)",
+        "receipt",
+        rows=[
+            (
+                one["effect"],
+                one["idempotency_key"],
+                one["state"],
+                moment(one["intended"]),
+                moment(one["sent"]),
+                "" if one["receipt"] is None else _value(one["receipt"]),
+            )
+            for one in found["effects"]
+        ],
+    )
+    for one in found["effects"]:
+        if "payload" in one:
+            yield Text(f"payload of {one['effect']} {_value(one['payload'])}", overflow="ellipsis", no_wrap=True)
     failure = found["failure"]
     if failure:
         what = f"{failure['kind']} at {failure['step'] or 'the record itself'}, {moment(failure['at'])} UTC"

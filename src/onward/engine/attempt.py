@@ -272,7 +272,11 @@ class Attempt:
         )
 
     def _may_have_been_sent(self) -> bool:
-        return self.entry is not None and (self.sending or self.entry.state in (EntryState.UNKNOWN, EntryState.SENT))
+        entry = self.entry
+        if entry is None:
+            return False
+        left_by_another = entry.state is EntryState.INTENDED and entry.fence != self.claimed.fence
+        return self.sending or left_by_another or entry.state in (EntryState.UNKNOWN, EntryState.SENT)
 
     def _left_open(self, state: State) -> EffectFact | None:
         """What the ledger is to know where nothing else is stated: a send that ended unheard may have been applied; an

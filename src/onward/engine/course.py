@@ -16,7 +16,7 @@ from onward.engine.attempt import Attempt
 from onward.engine.outcomes import Answered, CallOutcome, EndedEarly, Prepared, Raised, Returned
 from onward.model import EffectFact, Entry, EntryState, Fact, Failure, Kind, Met
 from onward.policy.attempts import Decision
-from onward.policy.effects import Act, Traits, asked_again_at, landed_by, next_act
+from onward.policy.effects import Act, Traits, asked_again_at, given_up, landed_by, next_act, sends_again
 from onward.policy.failures import Classified
 
 PERSON = "person"
@@ -99,15 +99,35 @@ class Course:
         return self.attempt.given_back("the run stopped before the step ended")
 
     def _sent(self, outcome: CallOutcome | None, fail: Callable[[Classified], Fact]) -> Fact:
+        entry, fence = self._held(), self.attempt.claimed.fence
+        again = sends_again(entry, fence)
         if isinstance(outcome, Returned):
             return self._receipt(outcome.text, None)
-        if isinstance(outcome, Raised) and outcome.failure.not_applied:
-            fact = fail(outcome.failure)
-            fact.effect = self._said(EntryState.ABSENT)
-            return fact
-        return self._unknown(outcome)
+        if not isinstance(outcome, Raised) or not outcome.failure.not_applied:
+            return self._unknown(outcome, again)
+        if again and not self._refuses_the_key(outcome.failure):
+            return self._refused_again(outcome, fail)
+        said = self._said(EntryState.ABSENT)
+        self.attempt.sending, self.attempt.entry = False, replace(entry, state=EntryState.ABSENT)
+        fact = fail(outcome.failure)
+        fact.effect = said
+        return fact
 
-    def _unknown(self, outcome: CallOutcome | None) -> Fact:
+    def _refuses_the_key(self, failure: Classified) -> bool:
+        """Who dedupes by key answers a request that it has applied before with its outcome, and not with a refusal."""
+        return failure.kind is Kind.REJECTED and self.traits.dedupes(self._held(), self._now())
+
+    def _refused_again(self, outcome: Raised, fail: Callable[[Classified], Fact]) -> Fact:
+        """This send was not applied; an earlier one may have been, so that the entry stays unknown."""
+        fact = self._unknown(outcome, True)
+        if outcome.failure.kind is not Kind.FATAL:
+            return fact
+        stops = fail(outcome.failure)
+        stops.state, stops.effect, stops.not_before, stops.hold = fact.state, fact.effect, fact.not_before, fact.hold
+        stops.attempts = fact.attempts
+        return stops
+
+    def _unknown(self, outcome: CallOutcome | None, again: bool) -> Fact:
         """A send ended without an answer: it uses up no attempt, and is never taken for a failure."""
         entry, now = self._held(), self._now()
         failure = outcome.failure if isinstance(outcome, Raised) else None
@@ -116,7 +136,7 @@ class Course:
         asked = failure.retry_after or 0.0 if failure is not None else 0.0
         entry = replace(entry, state=EntryState.UNKNOWN, asks=entry.asks + 1)
         entry.ask_at = self.unknown_until(entry, now, asked)
-        fact = self._waits(self._about(entry), entry)
+        fact = self._waits(self._about(entry, in_vain=again), entry)
         if failure is not None:
             fact.failure = self._failure(failure)
         return fact
@@ -132,7 +152,7 @@ class Course:
     def unknown_until(self, entry: Entry, now: float, asked: float = 0.0) -> float:
         """When an entry whose send has just ended without an answer may be sent again, or asked about."""
         if self.traits.dedupes(entry, now) or not self.traits.has_probe:
-            return asked_again_at(entry.asks, now, asked)
+            return asked_again_at(self.traits, entry, now, asked)
         return max(now + self.traits.settle, landed_by(self.traits, entry), now + asked)
 
     def _probed(self, outcome: CallOutcome | None) -> Fact:
@@ -162,20 +182,23 @@ class Course:
         failure = outcome.failure if isinstance(outcome, Raised) else None
         asked = failure.retry_after or 0.0 if failure is not None else 0.0
         entry = replace(entry, asks=entry.asks + 1)
-        entry.ask_at = asked_again_at(entry.asks, now, asked)
-        fact = self._waits(self._about(entry), entry)
+        entry.ask_at = asked_again_at(self.traits, entry, now, asked)
+        fact = self._waits(self._about(entry, in_vain=True), entry)
         fact.reason = told or fact.reason
         if failure is not None:
             fact.failure = self._failure(failure)
         return fact
 
-    def _about(self, entry: Entry) -> Act:
-        """What will be done about the entry; never anything at once."""
-        act = next_act(self.traits, entry, self.attempt.claimed.fence, self._now())
+    def _about(self, entry: Entry, in_vain: bool) -> Act:
+        """What will be done about the entry; never anything at once. `in_vain`: it was just asked, or sent again."""
+        now = self._now()
+        if in_vain and (reason := given_up(self.traits, entry, now)) is not None:
+            return Act("wait for a person", reason=reason)
+        act = next_act(self.traits, entry, self.attempt.claimed.fence, now)
         if act.what == "wait for a person":
             return act
         reason = act.reason or ("sent, to be confirmed" if entry.state is EntryState.SENT else "not known to be sent")
-        return Act("ask later", entry.ask_at, reason)
+        return Act("ask later", max(act.until, entry.ask_at), reason)
 
     def _receipt(self, receipt: str, adopted: str | None) -> Fact:
         """The far side has it: durable as it arrives; with the checkpoint, where nothing is to be confirmed."""

@@ -9,11 +9,12 @@ from onward.engine.attempt import Attempt
 from onward.engine.course import Course
 from onward.engine.outcomes import CallOutcome
 from onward.model import Fact, Met
+from onward.policy.effects import asked_now
 from onward.policy.failures import Classified
 
 
 class Effects:
-    """What the worker asks about attempts at effects. It submits what it is answered."""
+    """What the worker asks about attempts at effects. It submits what it is answered. `asks_now`: a person asks."""
 
     def __init__(
         self,
@@ -21,12 +22,16 @@ class Effects:
         fail: Callable[[Attempt, Classified], Fact],
         may_send: Callable[[], bool],
     ):
+        self.asks_now = False
         self._starts_next = starts_next
         self._fail = fail
         self._may_send = may_send
 
     def begin(self, attempt: Attempt) -> Fact | None:
         """The attempt has a slot: None where a call is to be made, or what is to be stated instead."""
+        if self.asks_now and attempt.entry is not None:
+            assert attempt.step is not None and attempt.step.effect is not None
+            attempt.entry = asked_now(attempt.step.effect.traits, attempt.entry)
         fact = self._course(attempt).begin()
         if fact is None and attempt.phase == "send":
             if not self._may_send():

@@ -170,8 +170,12 @@ class Governor:
         worker.claim_more()
         if worker.held or self._inquest.is_busy:
             return False
-        if worker.limit_left == 0:  # the run stays for the back-offs of the records that it tried, and for no others
-            return not worker.waiting_again or await self._not_stayed_for(tuple(worker.waiting_again))
+        if worker.limit_left == 0:  # the run stays for the back-offs of its own records, and for no others
+            if worker.is_done_with_its_share:
+                return True
+            if worker.waits_for_answers_alone:
+                return self._waited_long_enough(self._answers_due(worker.tally.counts))
+            return await self._not_stayed_for(tuple(worker.waiting_again))
         if not worker.dry and worker.admission.pause is None:
             return False
         if not self._feed.brings_nothing(worker.tally.counts.source_complete):
@@ -187,13 +191,16 @@ class Governor:
         if counts.of(State.IN_PROGRESS):
             self._done_at = self._parting = None
             return False
-        unconfirmed = counts.of(State.UNCONFIRMED) > counts.held.get("person", 0)
         if counts.of(State.PENDING) - counts.held.get("stale", 0) > 0:
-            return await self._not_stayed_for(None, unconfirmed)
+            return await self._not_stayed_for(None, self._answers_due(counts))
         self._parting = None
-        return self._waited_long_enough(self._worker.next_due if unconfirmed else None)
+        return self._waited_long_enough(self._answers_due(counts))
 
-    async def _not_stayed_for(self, only: tuple[int, ...] | None, unconfirmed: bool = False) -> bool:
+    def _answers_due(self, counts: Counts) -> float | None:
+        """When what is unconfirmed is asked about again; None where nothing is."""
+        return self._worker.next_due if counts.of(State.UNCONFIRMED) > counts.held.get("person", 0) else None
+
+    async def _not_stayed_for(self, only: tuple[int, ...] | None, answers_due: float | None = None) -> bool:
         """Whether all that is left waits at gates that stay shut for longer than this run stays."""
         if not await self.standings.keep_all(only):
             self._done_at = self._parting = None
@@ -202,7 +209,7 @@ class Governor:
         wait_ends = (self._done_at or time.time()) + self._bounds.wait
         due = [
             self.standings.until,
-            self._worker.next_due if unconfirmed else None,
+            answers_due,
             max(wait_ends, time.time()) if self.standings.is_paused and time.time() < wait_ends else None,
         ]
         return self._waited_long_enough(min((one for one in due if one is not None), default=None))

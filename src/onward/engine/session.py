@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from onward.engine.calls import LocalCaller
@@ -37,8 +37,9 @@ class Options:
     """How a job is run. Times in seconds.
 
     `listeners`: (listener, whether it wants every record's events); they are called from several threads.
-    `before_exit` is called before a second signal ends the process. For tests: `source` stands in for the job's own,
-    `plan` for that of the job; `opened` is a store that is open already, with `in_process` steps that are for
+    `before_exit` is called before a second signal ends the process. `asks_about`: a person asks about the effects of
+    these records, which are all that the run takes up; it feeds nothing. For tests: `source` stands in for the job's
+    own, `plan` for that of the job; `opened` is a store that is open already, with `in_process` steps that are for
     worker processes run here, and not `patient` waits for no rate, no hours and no outage.
     """
 
@@ -53,6 +54,7 @@ class Options:
     announce: Callable[[Announcement], None] | None = None
     handle_signals: bool = True
     before_exit: Callable[[], None] | None = None
+    asks_about: Sequence[int] | None = None
     switch_interval: bool = True
     source: Source | None = None
     opened: WorkStore | None = None
@@ -129,7 +131,10 @@ class Session:
             self._feed_moved,
             place_of(plan),
         )
-        if not plan.store_inputs:
+        self._feeds = options.asks_about is None
+        if options.asks_about is not None:
+            self._worker.ask_about(options.asks_about)
+        elif not plan.store_inputs:
             self._worker.may_claim = lambda: self._feed.has_judged
         self._inquest = Inquest(self._worker, None if options.in_process else assignment, inputs.value_of)
         self._governor = Governor(
@@ -158,7 +163,8 @@ class Session:
             "log_grows", reason=f"another program keeps the store's write-ahead log open: {size >> 20} MiB"
         )
         self._journal.start()
-        self._feed.start()
+        if self._feeds:
+            self._feed.start()
         with self._signals():
             try:
                 ending = await self._governed()
@@ -180,7 +186,8 @@ class Session:
 
     async def _governed(self) -> Ending | None:
         try:
-            return await self._governor.govern() or self._governor.feed_ending()
+            ending = await self._governor.govern()
+            return ending or (self._governor.feed_ending() if self._feeds else None)
         except asyncio.CancelledError:
             await self._cancelled()
             raise
@@ -197,7 +204,8 @@ class Session:
         self._worker.slots.close()
         await asyncio.gather(self._inquest.close(), self._processes.close())
         await asyncio.to_thread(self._journal.close)
-        self._feed.join(1.0)
+        if self._feeds:
+            self._feed.join(1.0)
         for fault in await self._resources.close():
             self._events.emit("resource_failed", reason=fault)
         self._local.threads.close()
@@ -213,11 +221,12 @@ class Session:
             left = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
             more = code == OK and (left > 0 or not counts.source_complete)
             reason = "as many as the limit allows are done" if more else _reason(code)
-            ending = Ending(code, reason, next_act=_next_act(code, held))
+            reason = reason if self._feeds else "what was asked about is done"
+            ending = Ending(code, reason, next_act=_next_act(code, held, counts))
         elif code > ending.exit_code:
-            ending = replace(ending, next_act=_next_act(code, held))
+            ending = replace(ending, next_act=_next_act(code, held, counts))
         try:
-            head = self._store.end_run(self._begun.run, code, ending.text)
+            head = self._store.end_run(self._begun.run, code, ending.reason, ending.detail)
             counts = self._store.counts(self._begun.instance)
             self._store.tidy()
         except OnwardError as error:
@@ -251,7 +260,8 @@ class Session:
         worker = self._worker
         if worker.limit_left is not None:
             done_all = worker.limit_left == 0 or not unfinished
-            failed = worker.tally.left_failed if done_all and unfinished else failed
+            left = worker.tally.left_failed + len(worker.tally.unconfirmed)
+            failed = left if done_all and unfinished else failed
             unfinished = len(worker.waiting_again) if done_all else unfinished
             stale = min(stale, unfinished)
         return Remains(unfinished, failed, stale)
@@ -341,10 +351,12 @@ def _reason(code: int) -> str:
     )
 
 
-def _next_act(code: int, held: int) -> NextAct:
+def _next_act(code: int, held: int, counts: Counts) -> NextAct:
     if held:
         return "rerun"
-    return "failures" if code == SOME_FAILED else "run"
+    if code != SOME_FAILED:
+        return "run"
+    return "failures" if counts.of(State.FAILED) or counts.of(State.QUARANTINED) else "reconcile"
 
 
 def _assignment(job: Job, binding: Binding, plan: Plan, run: int) -> Assignment | None:

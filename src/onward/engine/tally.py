@@ -50,6 +50,7 @@ class Tally:
         self.started = now
         self.ended = 0
         self.left_failed = 0
+        self.unconfirmed: set[int] = set()
         self.calls_done = 0
         self._waits: dict[int, tuple[str, float]] = {}
         self._marks: list[tuple[float, int, int]] = [(now, 0, _ended(counts))]
@@ -65,7 +66,10 @@ class Tally:
             return
         states[State.IN_PROGRESS] -= 1
         states[fact.state] += 1
-        if fact.state is not State.PENDING:
+        if fact.state is State.UNCONFIRMED:
+            self.unconfirmed.add(fact.record)
+        elif fact.state is not State.PENDING:
+            self.unconfirmed.discard(fact.record)
             self.ended += 1
             if fact.state is not State.SUCCEEDED:
                 self.left_failed += 1

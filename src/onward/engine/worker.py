@@ -6,7 +6,8 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 from onward.codec import loads
@@ -29,6 +30,7 @@ from onward.policy.suspects import DEATHS_TO_CONVICT
 from onward.ports import ClaimWish, Outcome
 
 MOST_WAITING = 2000
+MOST_ASKED = 500
 MOST_WAITING_SIZE = 64 << 20
 CLAIM_BYTES = 32 << 20
 LINGER = 0.003
@@ -86,6 +88,8 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._commits: deque[tuple[list[Fact], Outcome, float]] = deque()
         self._again: set[int] = set()
+        self._unanswered: set[int] = set()
+        self._asked: dict[int, None] | None = None
         self._waiting = 0
         self._waiting_size = 0
         self._flush_planned = False
@@ -100,6 +104,22 @@ class Worker:
     def waiting_again(self) -> set[int]:
         """Records that this run tried under `--limit` and that wait for another attempt."""
         return self._again
+
+    def ask_about(self, records: Sequence[int]) -> None:
+        """Take up these records and no others: a person asks about their effects now. Each is asked about once; one
+        that goes on from there is worked on to its end."""
+        self._asked, self.limit_left = dict.fromkeys(records), 0
+        self._effects.asks_now = True
+
+    @property
+    def is_done_with_its_share(self) -> bool:
+        """Whether nothing is left of the records that this run may take up; False where it may take up all."""
+        return self.limit_left == 0 and not self._asked and not self._again and not self._unanswered
+
+    @property
+    def waits_for_answers_alone(self) -> bool:
+        """Whether nothing is left of its share but unconfirmed records, which are asked about again."""
+        return self.limit_left == 0 and not self._asked and not self._again
 
     # What the journal tells, in its own thread.
 
@@ -166,8 +186,10 @@ class Worker:
     def _leave(self, attempt: Attempt, fact: Fact) -> None:
         del self.held[fact.record, fact.fence]
         if fact.state in (State.PENDING, State.UNCONFIRMED) and fact.hold is None:
-            if self.limit_left is not None:
+            if self.limit_left is not None and fact.state is State.PENDING:
                 self._again.add(fact.record)
+            elif self.limit_left is not None and self._asked is None:
+                self._unanswered.add(fact.record)
             if fact.not_before:
                 self.next_due = min(fact.not_before, self.next_due or fact.not_before)
             else:
@@ -208,7 +230,8 @@ class Worker:
         if self.limit_left is not None:
             want = min(want, self.limit_left)
             if self.limit_left == 0:
-                want, only = self.slots.free, tuple(self._again)
+                want = self.slots.free
+                only = tuple(islice(self._asked or (), MOST_ASKED)) or (*self._again, *self._unanswered)
                 if not only:
                     return None
         if want < 1 or (want < target // 4 and coming > self.slots.limit):
@@ -225,6 +248,7 @@ class Worker:
             effects=self.has_effects,
             ranked=self.plan.rank_of is not None,
             gates=gates,
+            asked=bool(self._asked),
         )
 
     def _measure(self) -> None:
@@ -242,15 +266,27 @@ class Worker:
             self._claiming = False
             self._claim_seconds += 0.3 * (time.monotonic() - self._wished_at - self._claim_seconds)
         self.dry = not claimed
+        self._no_longer_there(claimed)
         self.tally.claimed(len(claimed))
         for one in claimed:
             self.adopt(Attempt(self.plan, one, self.admission.start_with_claim))
 
+    def _no_longer_there(self, claimed: list[Claimed]) -> None:
+        """Of records that are asked about, those whose turn it was and that did not come: others have taken them up, or
+        decided about them."""
+        if self._asked and not claimed:
+            for record in list(islice(self._asked, MOST_ASKED)):
+                del self._asked[record]
+            self.dry = False
+
     def adopt(self, attempt: Attempt) -> None:
         """Take a claimed record into work."""
         self.held[attempt.claimed.id, attempt.claimed.fence] = attempt
-        if attempt.claimed.id in self._again:
+        if self._asked is not None:
+            self._asked.pop(attempt.claimed.id, None)
+        if attempt.claimed.id in self._again or attempt.claimed.id in self._unanswered:
             self._again.discard(attempt.claimed.id)
+            self._unanswered.discard(attempt.claimed.id)
         elif self.limit_left is not None:
             self.limit_left = max(self.limit_left - 1, 0)
         if attempt.outputs and self._events.frequent:
@@ -549,7 +585,7 @@ class Worker:
         if fact is not None:
             # What no longer decodes is told without the words that quote it.
             reason = "a stored output no longer decodes" if event == "record_waits" else fact.reason
-            fields.update(step=fact.step, attempt=attempt.attempts, reason=reason)
+            fields.update(step=fact.done_step or fact.step, attempt=attempt.attempts, reason=reason)
             if fact.failure is not None:
                 fields.update(kind=str(fact.failure.kind), error_type=fact.failure.error_type)
         if attempt.entry is not None:

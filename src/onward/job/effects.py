@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args
 
 from onward.errors import DeclarationError
 from onward.job.checks import positive_seconds, yes_or_no
-from onward.job.fields import fields_of
+from onward.job.fields import field_types
 from onward.job.place import Place, where
 from onward.job.signature import Choices
 from onward.job.steps import Step, StepOptions, declare_step
@@ -155,14 +155,38 @@ def key_values(fields: Mapping[str, type | None], value: Any) -> dict[str, Any]:
 
 
 def check_fields(step: Effect[..., Any], record: Any) -> None:
-    """Raises DeclarationError for a field that the record's type does not have."""
-    known = fields_of(record)
-    missing = [name for name in step.effect.fields if known is not None and name not in known]
-    if missing and known is not None:
+    """Raises DeclarationError for a field that the record's type does not have, or that has no exact text there."""
+    known = field_types(record)
+    if known is None:
+        return
+    missing = [name for name in step.effect.fields if name not in known]
+    if missing:
         raise DeclarationError(
             f"{step!r}: key= names {', '.join(missing)}, which the record type does not have "
             f"(fields: {', '.join(known)})"
         )
+    for name in step.effect.fields:
+        if float in (known[name], *get_args(known[name])):
+            raise DeclarationError(
+                f"{step!r}: key= names '{name}', and '{name}' is a float in the record type, which has no exact text; "
+                "make it an integer (cents), a Decimal or text"
+            )
+
+
+def check_names(step: Effect[..., Any], others: Iterable[Effect[..., Any]]) -> None:
+    """Raises DeclarationError where two effects of a job would have an obligation in common."""
+    for other in others:
+        if other.effect.name == step.effect.name:
+            raise DeclarationError(
+                f"{where(step.function)}: effect '{other.name}' has the ledger name {step.effect.name!r} already; two "
+                "obligations of one record need names of their own"
+            )
+        shared = {step.effect.name, *step.effect.formerly} & {other.effect.name, *other.effect.formerly}
+        if shared:
+            raise DeclarationError(
+                f"{where(step.function)}: effect '{step.name}': formerly= cannot relate {min(shared)!r} to two "
+                f"effects; '{other.name}' has it, too"
+            )
 
 
 def _key_fields(key: Any) -> dict[str, type | None]:

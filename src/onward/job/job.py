@@ -13,7 +13,7 @@ from onward.job import registry
 from onward.job.annotations import MISSING, Names
 from onward.job.checks import job_name, positive_int, positive_seconds, yes_or_no
 from onward.job.coding import record_validate
-from onward.job.effects import Effect, EffectOptions, Key, check_fields, declare_effect
+from onward.job.effects import Effect, EffectOptions, Key, check_fields, check_names, declare_effect
 from onward.job.fields import check_field
 from onward.job.groups import Group, Limit, checked_group
 from onward.job.instance import Binding, InstanceTemplate, bind
@@ -276,12 +276,7 @@ class Job:
         name, choices = self._new_step(function, options, place)
         options = self._grouped(options, group, function, name)
         effect = declare_effect(function, name, own, options, choices, place, self._shapes)
-        for other in self._steps.values():
-            if isinstance(other, Effect) and other.name != name and other.effect.name == own.name:
-                raise DeclarationError(
-                    f"{where(function)}: effect '{other.name}' has the ledger name {own.name!r} already; two "
-                    "obligations of one record need names of their own"
-                )
+        check_names(effect, [one for one in self._steps.values() if isinstance(one, Effect) and one.name != name])
         check_fields(effect, self.record)
         self._steps[name] = effect
         return effect

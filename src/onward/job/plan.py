@@ -102,6 +102,7 @@ class EffectPlan:
 
     `identify` makes the values of its key's fields from a record's input as JSON text; raises NoIdentity, MisfitRecord.
     `payload`, `probe` and `confirm` are None where they are not declared; without a payload `inputs` are what is sent.
+    `receive` turns JSON text that somebody else gives into that of a receipt; raises MisfitRecord, OutputError.
     """
 
     name: str
@@ -112,6 +113,7 @@ class EffectPlan:
     payload: CallPlan | None
     probe: CallPlan | None
     confirm: CallPlan | None
+    receive: Callable[[str], str] = str
 
 
 @dataclass(frozen=True, slots=True, eq=False)

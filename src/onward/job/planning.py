@@ -87,7 +87,8 @@ class _Planner:
     def _effect(self, step: Effect[..., Any], receipt: Shape) -> EffectPlan:
         parts = {kind: self._call(part, step, receipt) for kind, part in step.parts.items()}
         inputs = [self._argument(step, slot) for slot in step.slots if slot.origin in ("record", "step")]
-        decode = record_decoder(self._record)
+        decode, receipt_of = record_decoder(self._record), record_decoder(receipt)
+        encode = encoder(receipt, step.options.max_output)
         fields = step.effect.fields
         return EffectPlan(
             name=step.effect.name,
@@ -98,6 +99,7 @@ class _Planner:
             payload=parts.get("payload"),
             probe=parts.get("probe"),
             confirm=parts.get("confirm"),
+            receive=lambda text: encode(receipt_of(text)),
         )
 
     def _call(self, part: Step[..., Any], effect: Effect[..., Any], receipt: Shape) -> CallPlan:

@@ -162,7 +162,7 @@ def _choice(subject: Subject, act: Act, selection: Selection, records: array[int
 
 
 def actor() -> str:
-    """Who decides."""
+    """Who decides: the name of the system's user."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # a container without a name for its user

@@ -163,6 +163,7 @@ _LINE_FIELDS = {
     "deaths",
     "failed_runs",
     "at",
+    "waiting",
 }
 
 

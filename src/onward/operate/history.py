@@ -15,7 +15,7 @@ from onward.ports import Desk, LogEntry, Verified
 def log(desk: Desk, subject: Subject, since: float | None, payloads: bool = False) -> Iterator[dict[str, Any]]:
     """Every decision about an instance and its reason, oldest first; `since` in UTC seconds.
 
-    An entry that tells of an effect has its idempotency key, and with `payloads` what is sent for it.
+    An entry that tells of an effect has its idempotency key; with `payloads` an intent has what it is to send.
     """
     return (_entry(subject, one, payloads) for one in desk.log(subject.number, since, payloads))
 

@@ -13,6 +13,7 @@ from onward.model import Kind, Result, State
 from onward.policy.versions import ResultVersions, first_stale
 from onward.ports import (
     Desk,
+    EntryFacts,
     ExportRow,
     ExportWish,
     GenerationFacts,
@@ -115,6 +116,7 @@ def failures(
             "deaths": one.deaths,
             "failed_runs": one.failed_runs,
             "at": moment(one.at),
+            "waiting": None if one.waiting is None else _waiting(one.waiting),
         }
         for one in desk.failures(subject.number, states, kind)
     )
@@ -137,8 +139,8 @@ def causes(desk: Desk, subject: Subject, kind: str | None = None, state: str | N
     ]
 
 
-def show(desk: Desk, subject: Subject, record: int) -> dict[str, Any]:
-    """All that is known of a record (its number in the store), oldest first."""
+def show(desk: Desk, subject: Subject, record: int, payloads: bool = False) -> dict[str, Any]:
+    """All that is known of a record (its number in the store), oldest first. `payloads`: also what its effects send."""
     facts = desk.record(record)
     failure = facts.failure
     return {
@@ -166,6 +168,7 @@ def show(desk: Desk, subject: Subject, record: int) -> dict[str, Any]:
             "at": moment(failure.at),
             "run": _name(failure.run),
         },
+        "effects": [_entry(one, payloads) for one in facts.entries],
         "history": [
             {
                 "at": moment(one.at),
@@ -260,7 +263,26 @@ def _name(run: int | None) -> str | None:
 
 
 def _waiting(one: Waiting) -> dict[str, Any]:
-    return {"reason": one.reason, "count": one.count, "until": moment(one.until)}
+    return {"reason": one.reason, "count": one.count, "until": moment(one.until), "since": moment(one.since)}
+
+
+def _entry(one: EntryFacts, payloads: bool) -> dict[str, Any]:
+    """An obligation as the ledger has it; what is sent may be confidential, and is shown only where it is asked for."""
+    told = {
+        "effect": one.effect,
+        "idempotency_key": one.key,
+        "state": str(one.state),
+        "generation": one.generation,
+        "receipt": None if one.receipt is None else loads(one.receipt),
+        "first_intended": moment(one.first_at),
+        "intended": moment(one.intended_at),
+        "sent": moment(one.sent_at),
+        "asked_again": moment(one.ask_at),
+        "asks": one.asks,
+        "run": str(one.run),
+        "payload_hash": one.payload_hash,
+    }
+    return {**told, "payload": loads(one.payload)} if payloads else told
 
 
 def _run(one: RunFacts) -> dict[str, Any]:

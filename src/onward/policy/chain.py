@@ -7,7 +7,6 @@ the chains that stood before it, so that the newest head vouches for what came b
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -88,19 +87,31 @@ class Checker:
         head = self.heads[chain][0]
         if place.seq > head.seq or (place.seq == head.seq and said != head.hash):
             return _misfit(place, "the chain is said to end otherwise: it was added, or exchanged")
-        if link.event == BEGIN and not self._stands_after(link):
-            return _misfit(place, "the chains before it ended otherwise when it was written")
+        misfit = self._before(link) if link.event == BEGIN else None
+        if misfit is not None:
+            return misfit
         if said == self.expected:
             self._met = chain, link.seq
         self._tips[chain] = Tip(link.seq, said)
         return None
 
-    def _stands_after(self, link: Link) -> bool:
+    def _before(self, link: Link) -> Misfit | None:
+        """What does not fit of the chains that a run's first entry names."""
         try:
-            named: Iterable[tuple[int | None, int, str]] = orjson.loads(link.detail or "{}").get("after", ())
-            return all(self._tips.get((link.instance, run), EMPTY) == (seq, said) for run, seq, said in named)
+            named = [
+                (run, Tip(int(seq), said)) for run, seq, said in orjson.loads(link.detail or "{}").get("after", ())
+            ]
         except (AttributeError, TypeError, ValueError):
-            return False
+            return _misfit(link, "it does not say which chains stood before it")
+        for run, then in named:
+            tip = self._tips.get((link.instance, run), EMPTY)
+            if tip.seq < then.seq:
+                why = f"it is missing: the chain had {then.seq:,} entries when run {link.run} began"
+                return Misfit(link.instance, run, tip.seq + 1, None, None, why)
+            if tip != then:
+                whose = "what people decided" if run is None else f"run {run}"
+                return _misfit(link, f"it knows another entry {then.seq:,} of {whose}, which was exchanged")
+        return None
 
     def ended(self) -> Misfit | None:
         """All entries are read: each chain has to end where it is said to, and the expected head is among them."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from onward.model import Entry, EntryState, Meeting
+from onward.policy.failures import LONGEST_WAIT
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 300.0
@@ -30,6 +31,11 @@ class Traits:
     def dedupes(self, entry: Entry, now: float) -> bool:
         """Whether the far side still knows the key of the first send."""
         return self.keyed and (self.expires is None or now < entry.first_at + self.expires)
+
+    @property
+    def finds_out(self) -> bool:
+        """Whether something can be done about an unknown outcome without a person."""
+        return self.has_probe or self.keyed or self.on_unknown == "resend"
 
     @property
     def probes_first(self) -> bool:
@@ -65,27 +71,50 @@ def next_act(traits: Traits, entry: Entry | None, fence: int, now: float) -> Act
 def _about_receipt(traits: Traits, entry: Entry, now: float) -> Act:
     if not traits.has_confirm:
         return Act("finish")
-    if now >= (entry.sent_at or entry.intended_at) + traits.confirm_within:
-        return Act("wait for a person", reason=f"sent, and not confirmed within {traits.confirm_within:g} s")
-    if now < entry.ask_at:
-        return Act("ask later", entry.ask_at, "sent, to be confirmed")
-    return Act("confirm")
+    due = _asked_at(traits, entry, now)
+    return Act("confirm") if now >= due else Act("ask later", due, "sent, to be confirmed")
 
 
 def _about_unknown(traits: Traits, entry: Entry, now: float) -> Act:
-    if now >= entry.intended_at + traits.confirm_within:
-        return Act(
-            "wait for a person", reason=f"it is not known whether it was sent, {traits.confirm_within:g} s later"
-        )
+    due = _asked_at(traits, entry, now)
     if traits.dedupes(entry, now):
-        again = entry.ask_at
-        return Act("send") if now >= again else Act("ask later", again, "sent again with the same key")
+        return Act("send") if now >= due else Act("ask later", due, "sent again with the same key")
     if traits.has_probe:
-        due = max(entry.ask_at, landed_by(traits, entry))
+        due = max(due, landed_by(traits, entry))
+        if traits.keyed and traits.expires is not None:  # until then it may have been sent again with its key
+            due = max(due, entry.first_at + traits.expires + traits.deadline + traits.settle)
         return Act("probe") if now >= due else Act("ask later", due, "it may still land")
     if traits.on_unknown == "resend":
-        return Act("send") if now >= entry.ask_at else Act("ask later", entry.ask_at, "sent again, as declared")
+        return Act("send") if now >= due else Act("ask later", due, "sent again, as declared")
     return Act("wait for a person", reason="it is not known whether it was sent, and nobody can be asked")
+
+
+def _asked_at(traits: Traits, entry: Entry, now: float) -> float:
+    """When the entry may be asked about; a clock that was set back must not make that years."""
+    longest = max(LONGEST_WAIT, traits.deadline + traits.settle) + 60.0
+    return entry.ask_at if entry.ask_at <= now + longest else now
+
+
+def given_up(traits: Traits, entry: Entry, now: float) -> str | None:
+    """Why the question that was in vain just now was the last one; None while it is asked again.
+
+    Whatever time has passed, while nobody was at work too, it is asked once more before a person has to look.
+    """
+    if now < _confirmed_by(traits, entry):
+        return None
+    if entry.state is EntryState.SENT:
+        return f"sent, and not confirmed within {traits.confirm_within:g} s"
+    return f"it is not known whether it was sent, {traits.confirm_within:g} s later"
+
+
+def _confirmed_by(traits: Traits, entry: Entry) -> float:
+    began = entry.sent_at if entry.state is EntryState.SENT and entry.sent_at is not None else entry.intended_at
+    return began + traits.confirm_within
+
+
+def sends_again(entry: Entry, fence: int) -> bool:
+    """Whether a send by the holder would not be the first: what it brings says nothing of those before it."""
+    return entry.state is not EntryState.INTENDED or entry.fence != fence
 
 
 def landed_by(traits: Traits, entry: Entry) -> float:
@@ -93,10 +122,21 @@ def landed_by(traits: Traits, entry: Entry) -> float:
     return entry.intended_at + traits.deadline + traits.settle
 
 
-def asked_again_at(asks: int, now: float, at_least: float = 0.0) -> float:
-    """When to ask after `asks` questions without an answer: growing pauses, no shorter than the far side wished."""
-    pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(asks, 30))
-    return now + max(pause, at_least)
+def asked_again_at(traits: Traits, entry: Entry, now: float, at_least: float = 0.0) -> float:
+    """When to ask, or send, again after `entry.asks` times in vain: growing pauses, as long as the far side wished;
+    the last one ends when the time for a confirmation does."""
+    again = now + max(min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(entry.asks, 30)), at_least)
+    by = _confirmed_by(traits, entry)
+    return min(again, by) if by > now else again
+
+
+def asked_now(traits: Traits, entry: Entry) -> Entry:
+    """The entry as it is to be seen where a person asks now: pauses between questions do not count, only the time that
+    a send may have taken to end, and what it brought to land."""
+    if entry.state is EntryState.SENT:
+        return replace(entry, ask_at=0.0)
+    settled = entry.intended_at + 2 * (traits.deadline + traits.settle)  # calls are given up a deadline + settle late
+    return replace(entry, ask_at=min(entry.ask_at, settled))
 
 
 def meeting(entry: Entry, record: int, payload_hash: str, in_good_hands: bool) -> Meeting:
@@ -104,15 +144,15 @@ def meeting(entry: Entry, record: int, payload_hash: str, in_good_hands: bool) -
 
     `record` and `payload_hash` are the newcomer's; `in_good_hands`: the record that answers for the entry is still to
     be worked on, by its own run. "go": the intent supersedes what was not applied; "go on": the entry is the
-    newcomer's own; "adopt": it becomes so, with what is known of it.
+    newcomer's own; "adopt": it becomes so, with what is known of it; "wait": the other's outcome decides, with another
+    payload too as long as nothing is known to have been sent.
     """
     own = entry.record == record
     if entry.state is EntryState.ABSENT:
         return "wait" if in_good_hands and not own else "go"
+    under_way = in_good_hands and entry.state is not EntryState.CONFIRMED and not own
     if entry.payload_hash != payload_hash:
-        return "conflict"
+        return "wait" if under_way and entry.state is EntryState.INTENDED else "conflict"
     if own:
         return "go on"
-    if in_good_hands and entry.state is not EntryState.CONFIRMED:
-        return "wait"
-    return "adopt"
+    return "wait" if under_way else "adopt"

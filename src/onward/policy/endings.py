@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-NextAct = Literal["run", "failures", "rerun"]
+NextAct = Literal["run", "failures", "rerun", "reconcile"]
 
 FIRST_ENDED = 50
 

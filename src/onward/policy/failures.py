@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import email.utils
+import errno
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -71,6 +73,10 @@ MOST_SEVERE_FIRST = (
 )
 """Of the members of an exception group the first of these kinds decides."""
 NOT_APPLIED_STATUS = frozenset({400, 401, 403, 404, 422, 429})
+CLIENTS = frozenset({"httpx", "httpcore", "requests", "urllib3", "urllib", "aiohttp", "openai"})
+SUCCESSORS = {"httpx2": "httpx", "httpcore2": "httpcore"}
+"""Packages whose exceptions are those of an older one."""
+MOST_WRAPPED = 20
 FATAL_CODES = frozenset({"insufficient_quota", "model_not_found", "invalid_api_key", "billing_hard_limit_reached"})
 
 
@@ -184,26 +190,41 @@ def _is_not_applied(error: BaseException, status: int | None) -> bool:
     """Whether what was to be sent certainly was not applied; all doubt says no."""
     if isinstance(error, Transient):
         return error.sent is False
-    if isinstance(error, Invalid | Rejected | Fatal):
+    if isinstance(error, Invalid | Rejected | Fatal | MisfitRecord):  # the last comes before a call
         return True
     if status is not None:
         return status in NOT_APPLIED_STATUS
     return _was_refused(error)
 
 
-def _was_refused(error: BaseException) -> bool:
-    """Whether no connection was made: clients wrap the system's refusal in errors of their own."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+def _was_refused(error: BaseException | None) -> bool:
+    """Whether no connection was made: the well-known clients wrap the system's refusal in errors of their own.
+
+    What an error was raised from counts, never what was being handled when it came up: that may be another call's.
+    """
+    for _ in range(MOST_WRAPPED):
         if isinstance(error, ConnectionRefusedError):
             return True
         if isinstance(error, BaseExceptionGroup):  # one for each address that was tried
-            return bool(error.exceptions) and all(_was_refused(member) for member in error.exceptions)
-        reason = getattr(error, "reason", None)
-        below = error.__cause__ or error.__context__
-        error = reason if isinstance(reason, BaseException) else below  # type: ignore[assignment]
+            return all(_was_refused(member) for member in error.exceptions)
+        if error is None or not _wraps_connections(error):
+            return False
+        if error.__cause__ is None and _every_address_refused(error):
+            return True
+        inside = (error.__cause__, getattr(error, "reason", None), *error.args[:1])
+        error = next((one for one in inside if isinstance(one, BaseException)), None)
     return False
+
+
+def _wraps_connections(error: BaseException) -> bool:
+    return type(error) is OSError or any(name.split(".")[0] in CLIENTS for name in _class_names(error))
+
+
+def _every_address_refused(error: BaseException) -> bool:
+    """asyncio tells the refusals of several addresses in one plain error."""
+    text = str(error) if type(error) is OSError else ""
+    numbers = re.findall(r"\[Errno (\d+)\]", text) if text.startswith("Multiple exceptions: ") else []
+    return bool(numbers) and all(int(number) == errno.ECONNREFUSED for number in numbers)
 
 
 def _kind_of_status(status: int, step_has_succeeded: bool) -> Kind:
@@ -267,6 +288,7 @@ def _class_names(error: BaseException) -> set[str]:
     names = set()
     for ancestor in type(error).__mro__:
         parts = [part for part in ancestor.__module__.split(".") if not part.startswith("_")]
+        parts[:1] = [SUCCESSORS.get(part, part) for part in parts[:1]]
         names.add(".".join([*parts, ancestor.__name__]))
     return names
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -128,6 +128,34 @@ def _digits(name: str, number: int) -> str:
 
 def _too_long(name: str) -> NoIdentity:
     return NoIdentity(f"field '{name}' has more than {MOST_DIGITS:,} digits; make it text")
+
+
+def unrelated(declared: Mapping[str, Sequence[str]], used: Sequence[str], is_open: Mapping[str, int]) -> str | None:
+    """Why a job must not go on before it says how its effects' names are related to those that its obligations stand
+    under in the ledger; None where it may.
+
+    `declared`: today's names with those that they had before; `used`: names that the job has obligations under;
+    `is_open`: how many of them have no outcome yet, for each name that is no longer declared.
+    """
+    if not is_open:
+        return None
+    new = [name for name, former in declared.items() if name not in used and not any(one in used for one in former)]
+    gone = ", ".join(map(repr, is_open))
+    if new:
+        return (
+            f"the job has obligations in the ledger under {gone}, which it no longer declares, and none under "
+            f"{', '.join(map(repr, new))}, which it declares now: what was sent under the old name would be sent "
+            f"again. If it is the same effect under another name, declare it with formerly={next(iter(is_open))!r}; "
+            "if it is another, keep declaring the old one as well, or give the job another name"
+        )
+    for name, number in is_open.items():
+        if number:
+            many = "1 obligation" if number == 1 else f"{number:,} obligations"
+            return (
+                f"the job has {many} without an outcome under {name!r}, which it no longer declares: declare it again, "
+                f"or say with formerly={name!r} which effect it is now"
+            )
+    return None
 
 
 def _article(kind: str) -> str:

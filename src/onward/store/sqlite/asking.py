@@ -13,6 +13,7 @@ from onward.codec import loads
 from onward.model import State, StepVersion
 from onward.policy.suspects import SUSPECT
 from onward.ports import (
+    Became,
     Cause,
     Clock,
     ExportRow,
@@ -42,6 +43,9 @@ WAITS = {
     "stale": "a stored output no longer decodes; rerun makes it anew",
     SUSPECT: "suspected of killing its process; the next run tries it in a child process",
 }
+PERSON = "person"
+A_PERSON = "a person's word"
+AN_ANSWER = "an answer about what was, or may have been, sent"
 DEAD_HOLDER = "held by a run that died; the next run takes it up"
 
 
@@ -95,10 +99,11 @@ class Questions:
         lease_until: float,
         head: str,
     ) -> RunFacts:
-        alive = ended is None and self._lives(run, boot, lease_until)
+        alive = ended is None and self.lives(run, boot, lease_until)
         return RunFacts(run, started, ended, exit_code, host, reason, told, alive, head)
 
-    def _lives(self, run: int, boot: str, lease_until: float) -> bool:
+    def lives(self, run: int, boot: str, lease_until: float) -> bool:
+        """Whether a run that has not ended is alive."""
         if boot != self._clock.boot or lease_until <= self._clock.steady():
             return False
         try:
@@ -128,7 +133,8 @@ class Questions:
         if number:
             found.append(Waiting(WAITS[None], number, until))
         found += self.at_gates(instance, dict(self.rows("waiting_by_gate", instance=instance)), runs)
-        found += [Waiting(WAITS.get(hold, hold), number) for hold, number in held.items()]
+        found += [Waiting(WAITS.get(hold, hold), number) for hold, number in held.items() if hold != PERSON]
+        found += self._unconfirmed(instance)
         orphans = self.rows("held_by_the_dead", instance=instance, alive=alive)[0][0]
         if orphans:
             found.append(Waiting(DEAD_HOLDER, orphans))
@@ -154,6 +160,25 @@ class Questions:
                 found.append(Waiting(reason, number, until))
         return found
 
+    def _unconfirmed(self, instance: int) -> Iterator[Waiting]:
+        """Those that are asked about again, and those that wait for a person, by what they wait for in general."""
+        number, until = self.rows("unconfirmed_due", instance=instance)[0]
+        if number:
+            yield Waiting(AN_ANSWER, number, until or None)
+        general: dict[str, tuple[int, float]] = {}
+        for said, number, since in self.rows("unconfirmed_held", instance=instance):
+            reason = (said or "").partition(": ")[0]
+            known, first = general.get(reason, (0, since))
+            general[reason] = known + number, min(first, since)
+        for reason, (number, since) in general.items():
+            yield Waiting(f"{A_PERSON}: {reason}" if reason else A_PERSON, number, None, since)
+
+    def became(self, records: Sequence[int]) -> Iterator[Became]:
+        for start in range(0, len(records), PAGE):
+            listed = orjson.dumps(list(records[start : start + PAGE])).decode()
+            for key, state, step, *waits in self.rows("became", rows=listed):
+                yield Became(key, State(state), step, waiting(state, *waits))
+
     def _in_flight(self, key: str, step: str | None, since: float, run: int, record: int, generation: int) -> InFlight:
         done = frozenset(row[0] for row in self.rows("steps_done", record=record, generation=generation))
         return InFlight(key, step, done, since, run)
@@ -173,9 +198,9 @@ class Questions:
         among = orjson.dumps(states).decode()
         found = []
         for row in self.rows("causes", instance=instance, states=among, kind=kind):
-            step, named_kind, error_type, failed, quarantined, unconfirmed, key, message, _ = row
+            step, named_kind, error_type, failed, quarantined, unconfirmed, key, message, said, _ = row
             numbers = {State.FAILED: failed, State.QUARANTINED: quarantined, State.UNCONFIRMED: unconfirmed}
-            found.append(Cause(step, named_kind, error_type, numbers, key, loads(message)))
+            found.append(Cause(step, named_kind, error_type, numbers, key, _error(message, said)))
         return sorted(found, key=lambda cause: -sum(cause.states.values()))
 
     def find(self, instance: int, keys: Iterable[str]) -> dict[str, int]:
@@ -284,13 +309,35 @@ def _failed_record(
     key: str,
     state: str,
     step: str | None,
-    kind: str,
+    kind: str | None,
     error_type: str,
-    message: str,
+    message: str | None,
     attempts: int,
     deaths: int,
     failed_runs: int,
     at: float,
+    *waits: Any,
 ) -> FailedRecord:
-    text = loads(message)
-    return FailedRecord(key, State(state), step, kind, error_type, text, attempts, deaths, failed_runs, at)
+    text = _error(message, waits[2])
+    waits_for = waiting(state, *waits) if state == State.UNCONFIRMED else None
+    return FailedRecord(key, State(state), step, kind, error_type, text, attempts, deaths, failed_runs, at, waits_for)
+
+
+def _error(message: str | None, waits_for: str | None) -> str:
+    """A failure's message, or what an unconfirmed record without one waits for."""
+    if message is not None:
+        return str(loads(message))
+    return waits_for or AN_ANSWER
+
+
+def waiting(
+    state: str, hold: str | None, not_before: float, said: str | None = None, since: float | None = None
+) -> Waiting | None:
+    """What one record waits for. `said`: why it is unconfirmed."""
+    if state == State.UNCONFIRMED:
+        what = A_PERSON if hold == PERSON else "an answer"
+        reason = f"{what}: {said}" if said else what
+        return Waiting(reason, 1, not_before or None, since if hold == PERSON else None)
+    if state != State.PENDING or (hold is None and not not_before):
+        return None
+    return Waiting(WAITS.get(hold, str(hold)), 1, not_before or None)

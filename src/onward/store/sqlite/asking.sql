@@ -54,23 +54,24 @@ ORDER BY since LIMIT :limit
 SELECT step FROM checkpoints WHERE record = :record AND generation = :generation
 
 -- name: failed_records
-SELECT r.id FROM records r LEFT JOIN failures f ON f.record = r.id
-WHERE r.state <> 'succeeded' AND r.instance = :instance AND r.state IN (SELECT value FROM json_each(:states))
-  AND r.vanished = 0 AND (:kind IS NULL OR f.kind = :kind)
-ORDER BY r.position, r.id
+SELECT record FROM set_aside
+WHERE instance = :instance AND state IN (SELECT value FROM json_each(:states))
+  AND vanished = 0 AND (:kind IS NULL OR kind = :kind)
+ORDER BY position, record
 
 -- name: failed_page
-SELECT r.key, r.state, f.step, f.kind, f.error_type, f.message, f.attempts, r.deaths + r.solo_deaths, r.failed_runs, f.at
-FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value CROSS JOIN failures f ON f.record = r.id
-WHERE r.state IN (SELECT value FROM json_each(:states))
+SELECT s.key, s.state, s.step, s.kind, s.error_type, s.message, s.attempts, s.deaths, s.failed_runs, s.at, s.hold,
+    s.not_before, s.waits_for, s.since
+FROM json_each(:rows) j CROSS JOIN set_aside s ON s.record = j.value
+WHERE s.state IN (SELECT value FROM json_each(:states))
 
 -- name: causes
-SELECT f.step, f.kind, f.error_type, sum(r.state = 'failed'), sum(r.state = 'quarantined'), sum(r.state = 'unconfirmed'),
-       r.key, f.message, min(r.position)
-FROM records r JOIN failures f ON f.record = r.id
-WHERE r.state <> 'succeeded' AND r.instance = :instance AND r.state IN (SELECT value FROM json_each(:states))
-  AND r.vanished = 0 AND (:kind IS NULL OR f.kind = :kind)
-GROUP BY f.step, f.kind, f.error_type
+SELECT step, kind, error_type, sum(state = 'failed'), sum(state = 'quarantined'), sum(state = 'unconfirmed'),
+       key, message, waits_for, min(position)
+FROM set_aside
+WHERE instance = :instance AND state IN (SELECT value FROM json_each(:states))
+  AND vanished = 0 AND (:kind IS NULL OR kind = :kind)
+GROUP BY step, kind, error_type
 
 -- name: find
 SELECT j.value, r.id FROM json_each(:keys) j CROSS JOIN records r ON r.instance = :instance AND r.key = j.value
@@ -91,6 +92,28 @@ SELECT generation, lineage FROM generations WHERE record = :record
 
 -- name: record_failure
 SELECT step, version, kind, error_type, message, attempts, at, run FROM failures WHERE record = :record
+
+-- name: record_entries
+SELECT name, key, state, generation, payload, payload_hash, receipt, first_at, intended_at, sent_at, ask_at, asks, run
+FROM effects WHERE record = :record ORDER BY first_at, name, key
+
+-- name: waits_for
+SELECT waits_for, since FROM set_aside WHERE record = :record
+
+-- name: unconfirmed_due
+SELECT count(*), min(not_before) FROM records
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished = 0 AND hold IS NULL
+
+-- name: unconfirmed_held
+SELECT waits_for, count(*), min(since) FROM set_aside
+WHERE instance = :instance AND state = 'unconfirmed' AND vanished = 0 AND hold = 'person'
+GROUP BY waits_for
+
+-- name: became
+SELECT r.key, r.state, r.step, r.hold, r.not_before,
+    (SELECT reason FROM history h WHERE r.state = 'unconfirmed' AND h.record = r.id AND h.event = 'effect_unconfirmed'
+     ORDER BY h.id DESC LIMIT 1), r.since
+FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value
 
 -- name: record_history
 SELECT at, event, step, reason, actor, run, detail FROM history WHERE record = :record ORDER BY id
@@ -125,7 +148,9 @@ WHERE h.id > :after AND h.id <= :last AND h.instance = :instance AND (:since IS 
 ORDER BY h.id LIMIT :limit
 
 -- name: payloads
-SELECT name, key, payload FROM json_each(:rows) j CROSS JOIN effects ON name = j.value ->> 0 AND key = j.value ->> 1
+SELECT e.name, e.key, e.payload_hash, e.payload
+FROM json_each(:rows) j CROSS JOIN effects e ON e.name = j.value ->> 0 AND e.key = j.value ->> 1
+WHERE e.payload_hash = j.value ->> 2
 
 -- name: lineages
 SELECT id, versions, skipped FROM lineages WHERE instance = :instance

@@ -83,10 +83,11 @@ class Change:
         for name, n in moved.items():
             self.count(what, name, n)
 
-    def move(self, before: State, after: State, n: int) -> None:
-        """Count `n` records going from one state to another."""
-        self.count("state", before, -n)
-        self.count("state", after, n)
+    def move(self, before: State, after: State, n: int, gone: bool = False) -> None:
+        """Count `n` records going from one state to another. `gone`: vanished ones, which are counted apart."""
+        what = "vanished" if gone else "state"
+        self.count(what, before, -n)
+        self.count(what, after, n)
 
     def recount_failures(self) -> None:
         """Count failed and quarantined records by cause anew: they are few, and lie in an index of their own."""

@@ -32,9 +32,9 @@ def claim(change: Change, wish: ClaimWish) -> list[Claimed]:
     rows = _within_bytes(change, candidates, wish.max_bytes)
     ids = [row[0] for row in rows]
     change.execute("claim", ids, start=int(wish.start))
-    for state, taken in Counter([row[STATE] for row in rows]).items():
+    for (state, vanished), taken in Counter([(row[STATE], row[STATE + 1]) for row in rows]).items():
         transitions.require(State(state), State.IN_PROGRESS)
-        change.move(State(state), State.IN_PROGRESS, taken)
+        change.move(State(state), State.IN_PROGRESS, taken, gone=bool(vanished))
     claimed = [_claimed(row, wish.start) for row in rows]
     if wish.effects:
         entries = ledger.entries_of(change, ids)
@@ -46,7 +46,8 @@ def claim(change: Change, wish: ClaimWish) -> list[Claimed]:
 def _choose(change: Change, wish: ClaimWish, among: dict[str, Any]) -> list[int]:
     limit, chosen = wish.limit, []
     if wish.effects:
-        chosen = change.array("pick_unconfirmed", **among, limit=limit, shut=_shut(wish))
+        unconfirmed = "pick_asked" if wish.asked else "pick_unconfirmed"
+        chosen = change.array(unconfirmed, **among, limit=limit, shut=_shut(wish))
     if wish.gates is not None and len(chosen) < limit:
         chosen += gates.pick(change, wish, among, limit - len(chosen))
     if wish.ranked:
@@ -103,7 +104,7 @@ def _size(value: str | int | None) -> int:
 
 def _claimed(row: list[Any], start: bool) -> Claimed:
     """The record as it will be once the claim is durable."""
-    record, fence, generation, key, position, value, step, attempts, *harm, stored, _ = row
+    record, fence, generation, key, position, value, step, attempts, *harm, stored, _, _ = row
     claimed = Claimed(record, fence + 1, generation, key, position, value, step, attempts + start, *harm)
     if stored is not None and stored != "[]":
         outputs = loads(stored) if isinstance(stored, str) else stored

@@ -10,6 +10,9 @@ import apsw
 
 from onward.model import State
 from onward.ports import (
+    Asked,
+    Asking,
+    Became,
     Cause,
     Choice,
     Clock,
@@ -23,8 +26,9 @@ from onward.ports import (
     RecordFacts,
     Standing,
     Verified,
+    Word,
 )
-from onward.store.sqlite import connection, history, pausing
+from onward.store.sqlite import connection, history, pausing, reconciling
 from onward.store.sqlite.asking import Questions
 from onward.store.sqlite.deciding import Act
 from onward.store.sqlite.liveness import RunLocks
@@ -105,19 +109,31 @@ class SqliteDesk:
 
     def pause(self, instance: int, group: str | None, actor: str, reason: str | None) -> bool:
         with self._acting():
-            return pausing.pause(self._acting_connection(), self._clock, instance, group, actor, reason)
+            return pausing.pause(self._writing(), self._clock, instance, group, actor, reason)
 
     def resume(self, instance: int, group: str | None, actor: str, reason: str | None) -> bool:
         with self._acting():
-            return pausing.resume(self._acting_connection(), self._clock, instance, group, actor, reason)
+            return pausing.resume(self._writing(), self._clock, instance, group, actor, reason)
 
-    def _acting_connection(self) -> apsw.Connection:
+    def settle(self, instance: int, word: Word) -> State | None:
+        with self._acting():
+            return reconciling.settle(self._writing(), self._clock, instance, word)
+
+    def ask_again(self, instance: int, asking: Asking) -> Asked:
+        with self._acting():
+            return reconciling.ask_again(self._writing(), self._clock, instance, asking, self._questions.lives)
+
+    def became(self, records: Sequence[int]) -> Iterator[Became]:
+        with connection._plain_errors(self.path):
+            yield from self._questions.became(records)
+
+    def _writing(self) -> apsw.Connection:
         if self._writer is None:
             self._writer, _ = connection.open_writer(self.path, create=False)
         return self._writer
 
     def _act(self, instance: int, choice: Choice) -> Act:
-        chosen_by = self._reader if choice.dry_run else self._acting_connection()
+        chosen_by = self._reader if choice.dry_run else self._writing()
         return Act(chosen_by, self._clock, instance, choice, self._questions.lineages(instance))
 
     @contextlib.contextmanager

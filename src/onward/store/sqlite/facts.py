@@ -40,6 +40,8 @@ def apply(
         finished, met = _write(change, facts, lineages, has_living_run)
     change.connection.execute("RELEASE facts")
     _count(change, facts, finished)
+    own = [one.entry.name for one in met.values() if one.meeting in ("go", "go on", "adopt")]
+    change.count_all("intents", Counter(own))  # by which a job's ledger names are known later on
     return lost, met
 
 
@@ -121,7 +123,7 @@ def _write_reasons(change: Change, facts: Sequence[Fact], met: Holds) -> None:
             )
         event, reason = _told(fact, met)
         if event is not None:
-            history.append((fact.record, event, fact.step or fact.done_step, reason, _detail(fact)))
+            history.append((fact.record, event, fact.done_step or fact.step, reason, _detail(fact)))
     if failures:
         change.execute("insert_failures", failures)
     chain.tell(change, history)
@@ -150,10 +152,14 @@ def _detail(fact: Fact) -> str | None:
         said.update(kind=failure.kind, error_type=storable(failure.error_type), attempts=failure.attempts)
     if effect is not None:
         said.update(effect=effect.name, idempotency_key=effect.key, entry=effect.state)
+        if effect.payload is not None:
+            said["payload_hash"] = effect.payload_hash
     return orjson.dumps(said).decode()
 
 
 def _count(change: Change, facts: Sequence[Fact], finished: Counter[int]) -> None:
+    if change.rows("has_gone"):
+        facts, finished = _count_gone(change, facts, finished)
     change.count_all("step", Counter([fact.done_step for fact in facts if fact.checkpoint is not None]))
     left = Counter([fact.state for fact in facts])
     left.pop(State.IN_PROGRESS, None)
@@ -167,11 +173,30 @@ def _count(change: Change, facts: Sequence[Fact], finished: Counter[int]) -> Non
                 change.count("failure", cause(fact.failure.step, fact.failure.kind), 1)
 
 
+def _count_gone(change: Change, facts: Sequence[Fact], finished: Counter[int]) -> tuple[Sequence[Fact], Counter[int]]:
+    """Count those that have vanished, in mid-send, among their own; what is left to count."""
+    gone = set(change.array("gone_among", [fact.record for fact in facts]))
+    if not gone:
+        return facts, finished
+    for fact in facts:
+        if fact.record in gone:
+            if fact.state is not State.IN_PROGRESS:
+                change.move(State.IN_PROGRESS, fact.state, 1, gone=True)
+            if fact.state is State.SUCCEEDED:
+                finished = finished - Counter([_lineage(change, fact, {})])
+    return [fact for fact in facts if fact.record not in gone], finished
+
+
 def _lineage(change: Change, fact: Fact, lineages: dict[object, int]) -> int:
     """The number of the interned value of the versions that made a result; `lineages` caches them."""
     known = (change.instance, fact.lineage, fact.skipped)
     if known not in lineages:
-        versions = orjson.dumps(fact.lineage or ()).decode()
-        change.execute("insert_lineage", versions=versions, skipped=fact.skipped)
-        lineages[known] = int(change.one("find_lineage", versions=versions, skipped=fact.skipped))
+        lineages[known] = interned(change, fact.lineage or (), fact.skipped)
     return lineages[known]
+
+
+def interned(change: Change, lineage: Sequence[tuple[str, str]], skipped: str | None) -> int:
+    """The number of versions, in step order, that make results."""
+    versions = orjson.dumps(lineage).decode()
+    change.execute("insert_lineage", versions=versions, skipped=skipped)
+    return int(change.one("find_lineage", versions=versions, skipped=skipped))

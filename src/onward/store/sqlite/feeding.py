@@ -220,10 +220,15 @@ def _vanish(change: Change, pass_number: int) -> int:
             change.count("skipped", early_ends[lineage], -n)
     for step, n in change.rows("vanishing_steps", pass_number=pass_number):
         change.count("step", step, -n)
+    chain.tell(change, change.stream("vanishing_records", pass_number=pass_number))
+    in_mid_send = change.execute("vanish_in_mid_send", pass_number=pass_number)  # they go on, with their run
     for state, n in moved:
         change.count("state", state, -n)
-        change.count("vanished", State.PENDING if state == State.IN_PROGRESS else state, n)
-    chain.tell(change, change.stream("vanishing_records", pass_number=pass_number))
+        if state == State.IN_PROGRESS:
+            change.count("vanished", state, in_mid_send)
+            change.count("vanished", State.PENDING, n - in_mid_send)
+        else:
+            change.count("vanished", state, n)
     change.execute("vanish", pass_number=pass_number, to_suspect=DEATHS_TO_SUSPECT)
     change.recount_failures()
     return sum(n for _, n in moved)

@@ -10,10 +10,11 @@ from typing import Any
 import orjson
 
 from onward.codec import loads
-from onward.model import Misfit, State
+from onward.model import EntryState, Misfit, State
 from onward.policy.chain import Chain, Checker, Link, Tip
 from onward.ports import (
     CheckpointFacts,
+    EntryFacts,
     FailureFacts,
     GenerationFacts,
     HistoryEntry,
@@ -22,7 +23,7 @@ from onward.ports import (
     Verified,
     Waiting,
 )
-from onward.store.sqlite.asking import PAGE, WAITS, Lineage, Questions
+from onward.store.sqlite.asking import PAGE, Lineage, Questions, waiting
 
 
 def record_facts(questions: Questions, record: int) -> RecordFacts:
@@ -40,7 +41,8 @@ def record_facts(questions: Questions, record: int) -> RecordFacts:
             key=key,
             state=State(state),
             vanished=bool(vanished),
-            waiting=_waiting(state, hold, not_before) or _at_gate(questions, record, state),
+            waiting=waiting(state, hold, not_before, *_waits_for(questions, record))
+            or _at_gate(questions, record, state),
             generation=generation,
             input_changed=bool(changed),
             step=step,
@@ -51,13 +53,21 @@ def record_facts(questions: Questions, record: int) -> RecordFacts:
             generations=_generations(questions, record, generation, finished),
             failure=_failure(questions.rows("record_failure", record=record)),
             history=[HistoryEntry(*row) for row in questions.rows("record_history", record=record)],
+            entries=[_entry(*row) for row in questions.rows("record_entries", record=record)],
         )
 
 
-def _waiting(state: str, hold: str | None, not_before: float) -> Waiting | None:
-    if state != State.PENDING or (hold is None and not not_before):
-        return None
-    return Waiting(WAITS.get(hold, str(hold)), 1, not_before or None)
+def _waits_for(questions: Questions, record: int) -> tuple[str | None, float | None]:
+    found = questions.rows("waits_for", record=record)
+    return (found[0][0], found[0][1]) if found else (None, None)
+
+
+def _entry(name: str, key: str, state: str, *rest: Any) -> EntryFacts:
+    generation, payload, payload_hash, receipt, first_at, intended_at, sent_at, ask_at, asks, run = rest
+    known = EntryState(state)
+    again = (ask_at or None) if known in (EntryState.UNKNOWN, EntryState.SENT) else None
+    times = {"first_at": first_at, "intended_at": intended_at, "sent_at": sent_at, "ask_at": again}
+    return EntryFacts(name, key, known, generation, payload, payload_hash, receipt, **times, asks=asks, run=run)
 
 
 def _at_gate(questions: Questions, record: int, state: str) -> Waiting | None:
@@ -116,7 +126,7 @@ def log(questions: Questions, instance: int, since: float | None, payloads: bool
         sent = _payloads(questions, [row[9] for row in page]) if payloads else {}
         for row in page:
             entry = _log_entry(*row[1:])
-            yield replace(entry, payload=sent.get(_obligation(entry.detail))) if sent else entry
+            yield replace(entry, payload=sent.get(_intent(entry.detail))) if sent else entry
 
 
 def _log_entry(run: int | None, seq: int, at: float, event: bytes, key: str | None, *texts: bytes | None) -> LogEntry:
@@ -138,16 +148,16 @@ def _shown(text: bytes | None) -> str | None:
 
 
 def _payloads(questions: Questions, details: Iterable[bytes | None]) -> dict[Any, str]:
-    wanted = {_obligation(_shown(detail)) for detail in details} - {None}
+    wanted = {_intent(_shown(detail)) for detail in details} - {None}
     listed = orjson.dumps(list(wanted)).decode()
-    return {(name, key): payload for name, key, payload in questions.rows("payloads", rows=listed)}
+    return {tuple(row[:3]): row[3] for row in questions.rows("payloads", rows=listed)}
 
 
-def _obligation(detail: str | None) -> tuple[str, str] | None:
-    """Which one an entry tells of."""
+def _intent(detail: str | None) -> tuple[str, str, str] | None:
+    """Which payload an entry tells of: the effect's name, the key, the hash. A later one may have superseded it."""
     try:
         said = loads(detail or "null")
-        return said["effect"], said["idempotency_key"]
+        return said["effect"], said["idempotency_key"], said["payload_hash"]
     except (KeyError, TypeError, ValueError):
         return None
 

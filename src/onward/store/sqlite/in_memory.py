@@ -62,8 +62,8 @@ class InMemoryStore(SqliteWorkStore):
                     "a real run would go on waiting"
                 )
 
-    def end_run(self, run: int, exit_code: int, reason: str) -> str | None:
-        return None if self.dead else super().end_run(run, exit_code, reason)
+    def end_run(self, run: int, exit_code: int, reason: str, detail: str = "") -> str | None:
+        return None if self.dead else super().end_run(run, exit_code, reason, detail)
 
     def revive(self) -> None:
         """Another process begins: the locks of the dead one are gone with it."""

@@ -46,8 +46,7 @@ def entries_of(change: Change, records: Sequence[int]) -> dict[int, list[Entry]]
     """What the ledger knows of the records' obligations."""
     found: dict[int, list[Entry]] = {}
     for row in change.array("entries_of", list(records)):
-        entry = Entry(*row)
-        entry.state = EntryState(entry.state)
+        entry = _entry(row, change.now)
         found.setdefault(entry.record, []).append(entry)
     return found
 
@@ -125,9 +124,8 @@ class _Intents:
     def _read(self, places: list[Place]) -> dict[Place, tuple[Entry, bool, str]]:
         known = {}
         for row in self._change.array("entries", [list(place) for place in places]):
-            state, vanished, hold, instance, record_key, job, name = row[14:]
-            entry = Entry(*row[:14])
-            entry.state = EntryState(entry.state)
+            entry = _entry(row[:15], self._change.now)
+            state, vanished, hold, instance, record_key, job, name = row[15:]
             in_good_hands = state in OPEN and not vanished and hold is None and self._is_alive(instance)
             origin = f"record {plain_key(record_key)} of {job}" + (f" ({name})" if name else "")
             known[entry.name, entry.key] = entry, in_good_hands, origin
@@ -137,6 +135,20 @@ class _Intents:
         if instance not in self._alive:
             self._alive[instance] = self._has_living_run(instance)
         return self._alive[instance]
+
+
+def _entry(row: list[Any], now: float) -> Entry:
+    """An entry with its times by the wall clock of now. `row` ends with the seconds since the newest intent, None where
+    they were counted in an earlier boot: a clock that was set back since makes nothing younger."""
+    *row, elapsed = row
+    entry = Entry(*row)
+    entry.state = EntryState(entry.state)
+    intended_at = min(entry.intended_at, now) if elapsed is None else now - elapsed
+    entry.first_at -= max(entry.intended_at - intended_at, 0.0)
+    entry.intended_at = intended_at
+    if entry.sent_at is not None and entry.sent_at > now:
+        entry.sent_at = intended_at
+    return entry
 
 
 def _intent_row(fact: Fact, place: Place) -> list[Any]:

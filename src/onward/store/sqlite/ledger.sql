@@ -37,17 +37,15 @@ WHERE effects.name = f.name AND effects.key = f.key AND effects.record = f.recor
 
 -- name: entries
 SELECT json_group_array(json_array(e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
-    e.fence, e.first_at,
-    CASE WHEN e.boot = :boot THEN :now - max(:steady - e.intended_steady, 0) ELSE min(e.intended_at, :now) END,
-    e.ask_at, e.asks, e.sent_at, o.state, o.vanished, o.hold, o.instance, o.key, i.job, i.name))
+    e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at,
+    CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END, o.state, o.vanished, o.hold, o.instance, o.key, i.job, i.name))
 FROM json_each(:rows) j CROSS JOIN effects e ON e.name = j.value ->> 0 AND e.key = j.value ->> 1
 JOIN records o ON o.id = e.record JOIN instances i ON i.id = o.instance
 
 -- name: entries_of
 SELECT json_group_array(json_array(e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
-    e.fence, e.first_at,
-    CASE WHEN e.boot = :boot THEN :now - max(:steady - e.intended_steady, 0) ELSE min(e.intended_at, :now) END,
-    e.ask_at, e.asks, e.sent_at))
+    e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at,
+    CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END))
 FROM json_each(:rows) j CROSS JOIN effects e ON e.record = j.value
 
 -- name: not_theirs
@@ -57,3 +55,11 @@ WHERE NOT EXISTS (SELECT 1 FROM effects e
 
 -- name: open_runs_of
 SELECT id, boot, lease_until FROM runs WHERE instance = :other AND ended IS NULL
+
+-- name: names_of_job
+SELECT DISTINCT c.name FROM instances i JOIN counts c ON c.instance = i.id
+WHERE i.job = :job AND c.what = 'intents' AND c.n > 0
+
+-- name: open_under_name
+SELECT count(*) FROM effects e JOIN records r ON r.id = e.record JOIN instances i ON i.id = r.instance
+WHERE e.name = :name AND e.state IN ('intended', 'unknown', 'sent') AND i.job = :job

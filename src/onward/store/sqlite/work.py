@@ -16,7 +16,7 @@ from onward.model import Counts, ResultGroup, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
 from onward.ports import Batch, Clock, DeadRun, FeedState, GateStanding, Outcome, Pause, RunBegun, RunStart
-from onward.store.sqlite import chain, claims, connection, facts, feeding, gates
+from onward.store.sqlite import chain, claims, connection, facts, feeding, gates, names
 from onward.store.sqlite.change import Change, storable
 from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.reading import read_counts, read_result_versions
@@ -60,16 +60,18 @@ class SqliteWorkStore:
             with self._change(0, None) as change:
                 change.execute("insert_instance", job=start.job, name=start.instance, location=start.location)
                 new_instance = bool(self._connection.changes())
+                names.check(change, start)
                 instance = self._instance(change, start)
                 change.instance, change._common["instance"] = instance, instance
                 run = self._insert_run(change, start)
                 self._locks.hold(run)
                 begun = RunBegun(run, instance, new_instance, 0)
                 begun.dead_runs, begun.others = self._bury(change, run)
-                if not begun.others:
-                    begun.reset_failed = self._reset_failed(change, start)
-                change.execute("release_stale")
-                gates.forget_others(change, start.gates)
+                if not start.asks_only:
+                    if not begun.others:
+                        begun.reset_failed = self._reset_failed(change, start)
+                    change.execute("release_stale")
+                    gates.forget_others(change, start.gates)
         except BaseException:
             if run is not None:
                 self._locks.drop(run)
@@ -120,13 +122,14 @@ class SqliteWorkStore:
             if why:
                 chain.tell(change, [(None, "source_changed", None, why)])
 
-    def end_run(self, run: int, exit_code: int, reason: str) -> str | None:
+    def end_run(self, run: int, exit_code: int, reason: str, detail: str = "") -> str | None:
         self._check_place()
         head = None
         with self._change(self._instances[run], run) as change:
-            if change.execute("end_run", exit_code=exit_code, reason=storable(reason)) == 1:
-                given_back = change.execute("give_back", to_suspect=DEATHS_TO_SUSPECT)
-                change.move(State.IN_PROGRESS, State.PENDING, given_back)
+            told = storable(f"{reason}: {detail}" if detail else reason)
+            if change.execute("end_run", exit_code=exit_code, reason=told) == 1:
+                self._held_by(change, run, death=0)
+                change.execute("give_back", to_suspect=DEATHS_TO_SUSPECT)
                 head = chain.end(change, run, reason, {"exit_code": exit_code})
         self._locks.drop(run)
         return head
@@ -279,15 +282,21 @@ class SqliteWorkStore:
             ended = "died" if death else f"stopped: {told}"
             change.execute("end_run", run=other, exit_code=None, reason=ended)
             reason = "the run that held it died" if death else "the run that held it was told to stop"
-            put_back, started, _, suspects = change.rows(
-                "dead_run_counts", run=other, death=death, to_suspect=DEATHS_TO_SUSPECT
-            )[0]
+            put_back, started, suspects = self._held_by(change, other, death)
             chain.tell(change, change.stream("held_by_dead", run=other, reason=reason), run=other)
             chain.end(change, other, ended, {"exit_code": None, "found_by": run})
             change.execute("put_back_dead", run=other, death=death, to_suspect=DEATHS_TO_SUSPECT)
-            change.move(State.IN_PROGRESS, State.PENDING, put_back)
             dead.append(DeadRun(other, told is not None, put_back, started, suspects))
         return dead, living
+
+    def _held_by(self, change: Change, run: int, death: int) -> tuple[int, int, int]:
+        """Count what a run holds as put back; how many, how many of them had started, and how many become suspects."""
+        totals = [0, 0, 0]
+        for vanished, state, *numbers in change.rows("held_by", run=run, death=death, to_suspect=DEATHS_TO_SUSPECT):
+            transitions.require(State.IN_PROGRESS, State(state))
+            change.move(State.IN_PROGRESS, State(state), numbers[0], gone=bool(vanished))
+            totals = [total + number for total, number in zip(totals, numbers, strict=True)]
+        return totals[0], totals[1], totals[2]
 
     def _is_alive(self, run: int, boot: str, lease_until: float) -> bool:
         return boot == self._clock.boot and lease_until > self._clock.steady() and self._locks.is_held(run)

@@ -29,14 +29,18 @@ UPDATE runs SET ended = :now, exit_code = :exit_code, reason = :reason WHERE id 
 SELECT id, 'record_reset', step, :reason
 FROM records WHERE state <> 'succeeded' AND instance = :instance AND state = 'in_progress' AND run = :run
 
--- name: dead_run_counts
-SELECT count(*), coalesce(sum(started), 0), coalesce(sum(vanished), 0),
+-- name: held_by
+SELECT vanished, CASE WHEN EXISTS (SELECT 1 FROM effects e WHERE e.record = records.id AND e.state IN ('intended', 'unknown', 'sent'))
+                 THEN 'unconfirmed' ELSE 'pending' END, count(*), coalesce(sum(started), 0),
        coalesce(sum(started AND :death AND (deaths + 1 >= :to_suspect OR solo_deaths > 0)), 0)
 FROM records WHERE state <> 'succeeded' AND instance = :instance AND state = 'in_progress' AND run = :run
+GROUP BY 1, 2
 
 -- name: put_back_dead
 UPDATE records SET
-    state = 'pending', run = NULL, fence = fence + 1, not_before = 0, since = :now,
+    state = CASE WHEN EXISTS (SELECT 1 FROM effects e WHERE e.record = records.id AND e.state IN ('intended', 'unknown', 'sent'))
+            THEN 'unconfirmed' ELSE 'pending' END,
+    run = NULL, fence = fence + 1, not_before = 0, since = :now,
     attempts = max(attempts - started, 0),
     deaths = deaths + (started AND :death),
     hold = CASE WHEN (deaths + (started AND :death)) >= :to_suspect OR solo_deaths > 0 THEN 'suspect' END,
@@ -45,7 +49,9 @@ WHERE state <> 'succeeded' AND instance = :instance AND state = 'in_progress' AN
 
 -- name: give_back
 UPDATE records SET
-    state = 'pending', run = NULL, fence = fence + 1, since = :now,
+    state = CASE WHEN EXISTS (SELECT 1 FROM effects e WHERE e.record = records.id AND e.state IN ('intended', 'unknown', 'sent'))
+            THEN 'unconfirmed' ELSE 'pending' END,
+    run = NULL, fence = fence + 1, since = :now,
     attempts = max(attempts - started, 0),
     hold = CASE WHEN deaths >= :to_suspect OR solo_deaths > 0 THEN 'suspect' END,
     started = 0
@@ -74,7 +80,8 @@ WHERE state <> 'succeeded' AND instance = :instance AND state = 'failed' AND van
 
 -- name: clamp_waits
 UPDATE records SET not_before = :now + :cap
-WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL AND not_before > :now + :longest
+WHERE state <> 'succeeded' AND instance = :instance AND (state = 'pending' AND vanished = 0 OR state = 'unconfirmed')
+  AND hold IS NULL AND not_before > :now + :longest
 
 -- name: pick_unconfirmed
 SELECT json_group_array(id) FROM (
@@ -84,6 +91,11 @@ SELECT json_group_array(id) FROM (
       AND (:shut IS NULL OR gate IS NULL OR gate NOT IN (SELECT value FROM json_each(:shut)))
       AND not_before <= :now
     ORDER BY not_before, position LIMIT :limit)
+
+-- name: pick_asked
+SELECT json_group_array(id) FROM (
+    SELECT r.id FROM json_each(:only) j CROSS JOIN records r ON r.id = j.value
+    WHERE r.state = 'unconfirmed' AND r.instance = :instance ORDER BY r.position LIMIT :limit)
 
 -- name: pick_due
 SELECT json_group_array(id) FROM (
@@ -119,7 +131,7 @@ SELECT json_group_array(json_array(
     r.step, r.attempts, r.deaths, r.solo_deaths, r.failed_runs,
     CASE WHEN r.fence > 0 THEN (SELECT json_group_array(json_array(step, version, output)) FROM checkpoints c
                                 WHERE c.record = r.id AND c.generation = r.generation) END,
-    r.state))
+    r.state, r.vanished))
 FROM json_each(:rows) j JOIN records r ON r.id = j.value
 
 -- name: input
@@ -301,9 +313,20 @@ WHERE r.instance = :instance AND r.pass < :pass_number AND r.vanished = 0 GROUP 
 -- name: early_ends
 SELECT id, skipped FROM lineages WHERE instance = :instance AND skipped IS NOT NULL
 
+-- name: gone_among
+SELECT json_group_array(id) FROM records WHERE id IN (SELECT value FROM json_each(:rows)) AND vanished = 1
+
+-- name: has_gone
+SELECT 1 FROM counts WHERE instance = :instance AND what = 'vanished' AND n > 0 LIMIT 1
+
 -- name: vanishing_records
 SELECT id, 'record_vanished', NULL, 'no longer in the source'
 FROM records WHERE instance = :instance AND pass < :pass_number AND vanished = 0
+
+-- name: vanish_in_mid_send
+UPDATE records SET vanished = 1
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'in_progress' AND vanished = 0 AND pass < :pass_number
+  AND EXISTS (SELECT 1 FROM effects e WHERE e.record = records.id AND e.state IN ('intended', 'unknown', 'sent'))
 
 -- name: vanish
 UPDATE records SET vanished = 1,

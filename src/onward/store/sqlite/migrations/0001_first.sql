@@ -162,6 +162,24 @@ CREATE TABLE effects (
 );
 CREATE INDEX effects_by_record ON effects (record);
 
+-- What is to be said of records that are set aside. One that is unconfirmed need not have failed: its newest failure
+-- counts only if it is that of its newest send or of a question about it, and without one it is said what it waits for.
+CREATE VIEW set_aside AS
+SELECT r.id AS record, r.instance, r.position, r.key, r.state, r.vanished, r.hold, r.not_before, r.since,
+    r.deaths + r.solo_deaths AS deaths, r.failed_runs, coalesce(f.step, r.step) AS step,
+    CASE WHEN f.record IS NOT NULL THEN f.kind WHEN e.state IN ('intended', 'unknown') THEN 'system' END AS kind,
+    coalesce(f.error_type, 'Unconfirmed') AS error_type, f.message,
+    CASE r.state WHEN 'unconfirmed' THEN (
+        SELECT h.reason FROM history h WHERE h.record = r.id AND h.event = 'effect_unconfirmed' ORDER BY h.id DESC LIMIT 1)
+    END AS waits_for,
+    coalesce(f.attempts, r.attempts) AS attempts, coalesce(f.at, r.since) AS at
+FROM records r
+LEFT JOIN effects e ON r.state = 'unconfirmed' AND e.record = r.id AND e.generation = r.generation
+    AND e.state IN ('intended', 'unknown', 'sent')
+LEFT JOIN failures f ON f.record = r.id
+    AND (r.state <> 'unconfirmed' OR f.step IS r.step AND f.at >= coalesce(e.sent_at, e.intended_at, 0))
+WHERE r.state <> 'succeeded';
+
 -- Every decision and its reason, in chains: one a run, and one an instance for acts without a run (policy/chain.py).
 CREATE TABLE history (
     id       INTEGER PRIMARY KEY AUTOINCREMENT,
