@@ -100,14 +100,13 @@ class Admission:
         return None if shut is None else shut.reason
 
     def enter(self, attempt: Attempt) -> bool:
-        """A call is about to be made; False where it may not be after all."""
+        """A call is about to be made at a gate with a mark; False where it may not be after all."""
         if self.why_not(attempt) is not None:
             return False
         gate = self.gates.of(attempt)
         if gate.outage.is_on:
             gate.trial = attempt
-        gate.calls += 1
-        attempt.inside, attempt.began = gate, time.time()
+            attempt.began = time.time()
         return True
 
     def leave(self, attempt: Attempt) -> None:

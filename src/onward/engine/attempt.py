@@ -32,8 +32,8 @@ class Attempt:
     when its timeout begins. `phase` is what is called next of an effect, `entry` what the ledger knows of it, and
     `sending` holds from before its first byte until it is known what came of it. The last ones are admission's: `gate`
     is where calls of the step `gate_of` wait, `inside` the gate whose call is in progress since `began` (UTC seconds),
-    `passed` the ceilings that keep room for it; `spared`: the fault that it met costs no attempt, and the next try
-    comes after a `pause` in seconds.
+    `passed` the ceilings that keep room for it; `pause`: the fault that it met costs no attempt, and the next try comes
+    after so many seconds.
     """
 
     __slots__ = (
@@ -52,7 +52,6 @@ class Attempt:
         "phase",
         "plan",
         "sending",
-        "spared",
         "started",
         "step",
     )
@@ -72,8 +71,7 @@ class Attempt:
         self.inside: Any = None
         self.passed: tuple[Any, ...] = ()
         self.began = 0.0
-        self.spared = False
-        self.pause = 0.0
+        self.pause: float | None = None
         self.entry = self._known_entry()
         same_step = self.step is not None and claimed.step in (None, self.step.name)
         self.attempts = claimed.attempts if same_step else int(started)

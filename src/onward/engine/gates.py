@@ -114,11 +114,13 @@ class Gate:
         self.given_up = False
         self._opening = opening
         self._standing: hours.Standing | None = None
+        self.is_marked = opening is not None
 
-    @property
-    def is_marked(self) -> bool:
-        """Whether something may keep it shut, now or later."""
-        return self.pause is not None or self._opening is not None or self.outage.is_on or self.asked_until > 0
+    def mark(self) -> None:
+        """Note whether something may keep it shut, now or later."""
+        self.is_marked = (
+            self.pause is not None or self._opening is not None or self.outage.is_on or self.asked_until > 0
+        )
 
     def shut(self, now: float) -> Shut | None:
         """None while records pass; also where one record may be tried. `now` in UTC seconds."""
@@ -137,7 +139,9 @@ class Gate:
             return Shut(f"{self.title}: calls fail ({self.cause}); one is tried now and then", self.outage.until, False)
         if now < self.asked_until:
             return Shut(f"{self.title}: asked to wait", self.asked_until, False)
-        self.asked_until = 0.0
+        if self.asked_until:
+            self.asked_until = 0.0
+            self.mark()
         return None
 
     def _look_at_clock(self, opening: Hours, now: float) -> hours.Standing:
@@ -221,6 +225,7 @@ class Gates:
             title = f"group {value}" if value != NO_VALUE else f"records without {group.name}"
             gate = self.by_key[key] = Gate(key, title, ceiling, opening, value)
             gate.pause = self._pauses.get(value)
+            gate.mark()
         return self.by_key[key]
 
     def of(self, attempt: Attempt) -> Gate:
@@ -255,6 +260,7 @@ class Gates:
             pause = pauses.get(gate.group) if gate.group is not None else None
             if pause != gate.pause:
                 gate.pause = pause
+                gate.mark()
                 changed.append(gate)
         return changed
 

@@ -47,6 +47,7 @@ class Outages:
         gate.outage = outage.after_success(gate.outage, began)
         if not gate.outage.is_on:
             gate.given_up = False
+            gate.mark()
             self._conclude(gate, spared=False)
 
     def failed(self, gate: Gate, attempt: Attempt, failure: Classified, conclude: Conclude) -> None:
@@ -54,6 +55,7 @@ class Outages:
         now = time.time()
         if self.patient and failure.retry_after and failure.status is not None:
             gate.asked_until = max(gate.asked_until, now + failure.retry_after)
+            gate.mark()
         if not self.patient or failure.throttled:
             conclude(False)
             return
@@ -68,6 +70,7 @@ class Outages:
             conclude(False)
             return
         gate.outage = outage.after_fault(gate.outage, failure, attempt.claimed.id, now)
+        gate.mark()
         self._open.append(_Open(gate, now, conclude))
         if gate.outage.is_on:
             gate.cause = failure.error_type if failure.status is None else f"{failure.error_type} {failure.status}"

@@ -25,6 +25,7 @@ from onward.job.plan import Plan
 from onward.model import Claimed, Fact, Kind, Met, State
 from onward.policy.attempts import Decision, History, decide
 from onward.policy.failures import Classified
+from onward.policy.outage import NONE
 from onward.policy.pace import MOST_AHEAD, claim_ahead
 from onward.policy.suspects import DEATHS_TO_CONVICT
 from onward.ports import ClaimWish, Outcome
@@ -350,10 +351,13 @@ class Worker:
             return
         step = attempt.step
         assert step is not None
-        if not self.admission.enter(attempt):
+        gate = self.admission.gates.of(attempt)
+        if (gate.is_marked or self.admission.pause is not None) and not self.admission.enter(attempt):
             self.admission.release(attempt)
             self._put_back(attempt, "its gate was shut before the call")
             return
+        gate.calls += 1
+        attempt.inside = gate
         if step.effect is not None and (instead := self._effects.begin(attempt)) is not None:
             self.admission.leave(attempt)
             self._state(attempt, instead)
@@ -366,7 +370,9 @@ class Worker:
                 return
             outcome = self._cut_short(slot, attempt)
         finally:
-            self.admission.leave(attempt)
+            if attempt.inside is not None:
+                gate.calls -= 1
+                attempt.inside = None
         if slot.given_up and not attempt.sending:  # what is being sent is waited for
             return
         slot.cut = None
@@ -412,13 +418,14 @@ class Worker:
 
     def _end(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
         """State what came of a call; None: it was cut because the run stops."""
-        self._heard(attempt, outcome)
+        if attempt.gate is not None and attempt.gate.outage is not NONE:
+            self._heard(attempt, outcome)
         if attempt.phase != "step":
             if not isinstance(outcome, Stale | Died):
                 self._effect_ended(attempt, outcome)
                 return
             attempt.call_lost(begun=isinstance(outcome, Died) and bool(outcome.beside))
-        if not isinstance(outcome, Raised):
+        if not isinstance(outcome, Raised) and (attempt.passed or attempt.gate.trial is not None):
             self.admission.release(attempt)
         if isinstance(outcome, Returned):
             attempt.clear()
@@ -458,7 +465,7 @@ class Worker:
             answered = outcome.failure.kind in (Kind.REJECTED, Kind.INVALID) or outcome.failure.throttled
         else:
             answered = isinstance(outcome, Returned | EndedEarly)
-        if answered and attempt.gate is not None:
+        if answered:
             self.outages.answered(attempt.gate, attempt.began)
 
     def _when_told(self, attempt: Attempt, failure: Classified, end: Callable[[], None]) -> None:
@@ -471,9 +478,9 @@ class Worker:
         was_tried = gate.trial is attempt
 
         def conclude(spared: bool) -> None:
-            attempt.spared = spared
-            self.admission.at_gates = self.admission.at_gates or spared
-            attempt.pause = self.outages.pause_after_trial(gate) if spared and was_tried else 0.0
+            if spared:
+                self.admission.at_gates = True
+                attempt.pause = self.outages.pause_after_trial(gate) if was_tried else 0.0
             end()
             if not self.slots.ready:
                 self._plan_flush(True)
@@ -510,9 +517,9 @@ class Worker:
         failure = failure.among(self.tally.has_succeeded(attempt.step.name))  # a child knows nothing of other records
         history = History(attempt.attempts, attempt.claimed.failed_runs, self.plan.resume_cap)
         decision = decide(failure, history, attempt.step.retry, self._draw())
-        if attempt.spared:
-            attempt.spared = False
+        if attempt.pause is not None:
             decision = Decision("retry", "an outage", attempt.pause, False, attempt.claimed.failed_runs)
+            attempt.pause = None
         fact = attempt.failed(failure, decision, time.time())
         if decision.verdict == "stop":
             self.on_fatal(attempt, failure)
