@@ -98,3 +98,31 @@ def file(record):
         first = server.requests("CA", 200)[0][0]
         assert max(one[0] for one in server.requests() if one[1] != "CA") < first
         assert "group CA: calls fail (urllib.error.HTTPError 503)" in ran.said
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["unknown", "known not to be applied"])
+def test_an_outage_of_one_group_in_an_effect(tmp_path: Path, refused: bool) -> None:
+    """A 503 leaves open whether it was applied: those few are unconfirmed for a while, the others wait unsent."""
+    told = 'raise onward.Transient("not now", sent=False) from None' if refused else "raise"
+    with portal(tmp_path) as server:
+        server.rule("CA", 503, seconds=6.0)
+        place = Place(
+            tmp_path,
+            f"""
+import urllib.error
+job = onward.Job("filings", source={SOURCE})
+{ASK}
+@job.effect("report", key="id", keyed=True, group=onward.Group("state", concurrency=4))
+def file(record):
+    try:
+        return ask(record["state"], record["id"])
+    except urllib.error.HTTPError:
+        {told}
+""",
+        )
+        place.write("in.jsonl", [{"id": n, "state": ("CA", "NY", "TX")[n % 3]} for n in range(90)])
+        ran = place.run()
+        assert (ran.code, ran.counts) == (0, {"succeeded": 90})
+        assert place.failures() == []
+        assert len(server.requests("CA", 503)) <= 14
+        assert len(server.requests("CA", 200)) == 30
