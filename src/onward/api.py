@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from onward import codec, runner
 from onward.engine.govern import Bounds
 from onward.engine.tally import Progress
-from onward.errors import ExportError, OutputError, UsageError
-from onward.job import registry
+from onward.errors import DeclarationError, ExportError, OutputError, UsageError
+from onward.job import checks, registry
 from onward.job.coding import record_validate
 from onward.job.instance import Binding
 from onward.job.job import Job
@@ -51,9 +52,8 @@ def run(
     """
     _stop_if_only_loaded()
     _refuse_inside_loop()
-    binding = bind(job, params, instance)
-    bounds = _bounds(job, limit, max_failures, max_time, grace)
-    return runner.run(job, binding, runner.Options(store, concurrency, bounds, wait, progress=progress))
+    options = _options(job, store, concurrency, limit, max_failures, max_time, wait, grace, progress)
+    return runner.run(job, bind(job, params, instance), options)
 
 
 async def run_async(
@@ -72,10 +72,8 @@ async def run_async(
 ) -> RunResult:
     """`run` on the current event loop; signals stay with the caller, and cancelling stops the run."""
     _stop_if_only_loaded()
-    binding = bind(job, params, instance)
-    bounds = _bounds(job, limit, max_failures, max_time, grace)
-    options = runner.Options(store, concurrency, bounds, wait, progress=progress, handle_signals=False)
-    return await runner.run_async(job, binding, options)
+    options = _options(job, store, concurrency, limit, max_failures, max_time, wait, grace, progress)
+    return await runner.run_async(job, bind(job, params, instance), replace(options, handle_signals=False))
 
 
 def status(
@@ -470,19 +468,35 @@ def bind(job: Job, params: Any, instance: str | None) -> Binding:
     return binding
 
 
-def _bounds(
-    job: Job, limit: int | None, max_failures: int | str | None, max_time: float | None, grace: float
-) -> Bounds:
-    ceiling = FailureLimit.parse(max_failures) if max_failures is not None else job.max_failures
-    if limit is not None and limit < 1:
-        raise UsageError("limit must be at least 1")
-    return Bounds(
-        limit=limit,
-        max_failures=ceiling.count if ceiling else None,
-        max_failures_percent=ceiling.percent if ceiling else None,
-        max_time=max_time,
-        grace=grace,
-    )
+def _options(
+    job: Job,
+    store: str | None,
+    concurrency: int | None,
+    limit: int | None,
+    max_failures: int | str | None,
+    max_time: float | None,
+    wait: float,
+    grace: float,
+    progress: Callable[[Progress], None] | None,
+) -> runner.Options:
+    """How to run a job, from what was given for it. Raises UsageError."""
+    if not isinstance(job, Job):
+        raise UsageError(f"what is to be run must be a Job, not {job!r}")
+    if progress is not None and not callable(progress):
+        raise UsageError(f"progress must be a function, not {progress!r}")
+    try:
+        ceiling = FailureLimit.parse(max_failures) if max_failures is not None else job.max_failures
+        bounds = Bounds(
+            limit=None if limit is None else checks.positive_int("limit", limit),
+            max_failures=ceiling.count if ceiling else None,
+            max_failures_percent=ceiling.percent if ceiling else None,
+            max_time=None if max_time is None else checks.seconds_from_zero("max_time", max_time),
+            grace=checks.seconds_from_zero("grace", grace),
+        )
+        most = None if concurrency is None else checks.positive_int("concurrency", concurrency)
+        return runner.Options(store, most, bounds, checks.seconds_from_zero("wait", wait), progress=progress)
+    except DeclarationError as error:
+        raise UsageError(str(error)) from None
 
 
 def _stop_if_only_loaded() -> None:

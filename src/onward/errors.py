@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 
 class StepOutcome(Exception):
     """Raised by a step to say what its failure means; see the kinds in `onward.model.Kind`."""
@@ -44,6 +46,22 @@ class OnwardError(Exception):
     """A fault with a message for people. `exit_code` is what the command line ends with."""
 
     exit_code = 2
+
+
+class OutOfMemory(OnwardError):
+    """No memory was left for onward's own work. What is committed is kept; the next run goes on."""
+
+    exit_code = 3
+
+    def __init__(self) -> None:
+        super().__init__("memory ran out; what is committed is kept, and the same command goes on")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether it says that memory ran out: also where that means that no thread can be started."""
+    no_memory = isinstance(error, OSError) and error.errno == errno.ENOMEM
+    no_thread = isinstance(error, RuntimeError) and str(error) == "can't start new thread"
+    return isinstance(error, MemoryError) or no_memory or no_thread
 
 
 class UsageError(OnwardError):

@@ -227,6 +227,15 @@ class Outcome:
     next_due: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class OlderOutputs:
+    """Unfinished records with checkpoints that today's steps would make anew: how many records, and how many
+    checkpoints by step and version."""
+
+    records: int = 0
+    steps: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
 class WorkStore(Protocol):
     """The writing side of a store; one thread calls it. Every verb is durable when it returns or raises
     StoreWriteError and has then changed nothing; after a fault of the disk all verbs do. A run that was taken over
@@ -281,6 +290,10 @@ class WorkStore(Protocol):
     def note_gates(self, run: int, standings: Sequence[GateStanding], told: Sequence[tuple[str, str]]) -> None:
         """Say which gates are shut for this run, instead of what it said before; `told`: (event, reason) for the
         history."""
+
+    def older_outputs(self, instance: int, today: Mapping[str, str]) -> OlderOutputs:
+        """What unfinished records go on from though today's steps (versions by step) would make it anew. It costs
+        what is unfinished, and nothing while no run had other versions."""
 
     def reset_first_ended(self, run: int) -> int:
         """First-50 rule: put failed and quarantined records back to pending; how many."""
@@ -351,13 +364,15 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One consistent reading of an instance. `results`: finished records by what made them."""
+    """One consistent reading of an instance. `results`: finished records by what made them; `older`: what unfinished
+    ones go on from."""
 
     counts: Counts
     results: list[ResultGroup]
     waiting: list[Waiting]
     runs: list[RunFacts]
     in_flight: list[InFlight]
+    older: OlderOutputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -614,8 +629,8 @@ class Desk(Protocol):
     def instances(self, job: str) -> list[InstanceFacts]:
         """A job's instances, oldest first."""
 
-    def standing(self, instance: int) -> Standing:
-        """How an instance stands."""
+    def standing(self, instance: int, today: Mapping[str, str]) -> Standing:
+        """How an instance stands. `today`: versions by step."""
 
     def failures(self, instance: int, states: Sequence[State], kind: str | None) -> Iterator[FailedRecord]:
         """Records in these states, in source order, without vanished ones."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from onward.engine.loops import run_to_end
 from onward.engine.session import Announcement as Announcement
 from onward.engine.session import Options as Options
 from onward.engine.session import Session
-from onward.errors import SourceError, StoreMissing, UsageError
+from onward.errors import SourceError, StoreMissing, UsageError, is_out_of_memory
 from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.place import whole_path
@@ -37,7 +37,7 @@ LONGEST_LEASE = 86400.0
 def store_url(job: Job | None, given: str | None) -> str:
     """The store's address: as given (relative to the current folder), else beside the job file."""
     if given is not None:
-        return given
+        return os.fspath(given)  # a Path will do
     own_file = job is not None and job.reference.module is None and job.folder is not None
     folder = job.folder if own_file and job is not None else Path.cwd()
     assert folder is not None
@@ -48,6 +48,11 @@ def shown_place(url: str) -> str:
     """The store's address as people are shown it."""
     file = _file_of(url)
     return str(file) if file else "sqlite:// (in memory)"
+
+
+def is_in_memory(url: str | None) -> bool:
+    """Whether a store is one that ends with its run; `url` as it was given, if it was."""
+    return url is not None and path_of(url) is None
 
 
 def settled(url: str) -> str:
@@ -71,8 +76,10 @@ def is_of_store(out: Path, url: str) -> bool:
     return out.resolve() in [place.with_name(place.name + name) for name in names]
 
 
-def open_work(url: str, create: bool, store_inputs: bool) -> SqliteWorkStore:
-    return SqliteWorkStore(_file_of(url), SystemClock(), _lease(), create, store_inputs)
+def open_work(
+    url: str, create: bool, store_inputs: bool, waits: Callable[[str], None] | None = None
+) -> SqliteWorkStore:
+    return SqliteWorkStore(_file_of(url), SystemClock(), _lease(), create, store_inputs, waits)
 
 
 def _lease() -> float:
@@ -119,11 +126,24 @@ def run(job: Job, binding: Binding, options: Options) -> RunResult:
     with contextlib.ExitStack() as stack:
         if options.switch_interval:
             stack.enter_context(tuned_interpreter())
-        runner = stack.enter_context(asyncio.Runner())
+        runner = stack.enter_context(_event_loop())
         try:
             return run_to_end(runner, run_async(job, binding, options))
         finally:
             _leave_behind(runner.get_loop())
+
+
+@contextlib.contextmanager
+def _event_loop() -> Iterator[asyncio.Runner]:
+    runner = asyncio.Runner()
+    try:
+        yield runner
+    finally:
+        try:
+            runner.close()
+        except RuntimeError as error:  # to wait for threads asyncio starts another; the run has ended without that
+            if not is_out_of_memory(error):
+                raise
 
 
 _left_behind: list[asyncio.Task[Any]] = []
@@ -153,7 +173,7 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
     asks_only = options.asks_about is not None
     if options.opened is None and not asks_only:
         _refuse_missing_input(source, url, job.name, binding.instance)
-    store = options.opened or open_work(url, options.create, plan.store_inputs)
+    store = options.opened or open_work(url, options.create, plan.store_inputs, options.waits)
     try:
         begun = store.begin_run(
             RunStart(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import sqlite3
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from acceptance.jobs import PATIENCE, Place, plain, surroundings
+from acceptance.jobs import PATIENCE, Place, plain, surroundings, wait_until
 
 RECORDS = 3_000
 JOB = f"""
@@ -140,3 +142,18 @@ def test_a_missing_store_is_not_made_by_a_question(tmp_path: Path) -> None:
         assert "there is no store at" in ended.stderr
         plain(ended.stderr)
     assert not (tmp_path / ".onward").exists()
+
+
+@pytest.mark.parametrize("words", [(), ("--log-format", "json")])
+def test_a_run_that_waits_for_another_program_says_so(tmp_path: Path, words: tuple[str, ...]) -> None:
+    place = Place(tmp_path, JOB)
+    assert place.run("--limit", "10").code == 0
+    with contextlib.closing(sqlite3.connect(place.status()["store"], isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        run = place.start("run", "job.py", "--limit", "10", *words)
+        said = tmp_path / "said.txt"
+        wait_until(lambda: said.exists() and "waiting for another program that holds the store" in said.read_text())
+        assert run.poll() is None
+        assert all("store_waits" in line for line in said.read_text().splitlines()) == bool(words)
+        other.execute("ROLLBACK")
+        assert run.wait(60) == 0

@@ -75,6 +75,7 @@ def test_an_empty_input_is_said_to_be_empty(tmp_path: Path, name: str, source: s
     ran = place.run()
     assert (ran.code, ran.status["total"], ran.status["source_complete"]) == (0, 0, True)
     assert "the input is empty: it has no records" in ran.said
+    assert ran.said.splitlines()[-1].endswith("Next, when the input has records: onward run job.py")
 
 
 NOTHING_STARTS = {
@@ -139,6 +140,47 @@ def test_a_bad_line_never_reaches_a_step(tmp_path: Path) -> None:
     assert "1 quarantined record marked for release" in place.fine("release", "job.py", "--from", "mended.jsonl")
     assert place.run().counts == {"succeeded": 2, "quarantined": 1}
     assert [row["outputs"]["echo"] for row in place.export()] == [{"id": 1}, {"id": 2}]
+
+
+def test_the_text_of_a_bad_line_is_not_taken_for_a_record(tmp_path: Path) -> None:
+    place = Place(tmp_path, echo_job(SOURCE, on_bad='"quarantine"'))
+    (tmp_path / "in.jsonl").write_text('{"id": 1}\n{"id": 2, "text": "x\n{"id": 3\n')
+    assert place.run().code == 1
+    first, second = place.export("wrong.jsonl", "--state", "quarantined")
+    for mended, form in (('{"id": 2}', '{"id":2}'), ("2", '{"field":"value"}'), ("3,a", '{"field":"value"}')):
+        place.write("mended.jsonl", [{**first, "input": {"line": mended}}, second])
+        refused = place.onward("release", "job.py", "--from", "mended.jsonl")
+        assert refused.returncode == 2
+        assert "mended.jsonl:1: in place of a bad line stands the whole record" in refused.stderr
+        assert f'{{"key":"in.jsonl:2","input":{form}}}' in refused.stderr
+    assert place.status()["counts"]["quarantined"] == 2
+    place.write("mended.jsonl", [{**first, "input": {"line": "a record's own", "id": 2}}, second])
+    assert "(release is not for 1 bad line)" in place.fine("release", "job.py", "--from", "mended.jsonl")
+    assert place.run().counts == {"succeeded": 2, "quarantined": 1}
+    assert [row["key"] for row in place.export()] == [1, "in.jsonl:2"]
+
+
+def test_events_never_hold_the_text_of_an_error_and_the_words_for_people_may(tmp_path: Path) -> None:
+    for raised in ("Fatal", "Rejected", "Transient"):
+        (tmp_path / raised).mkdir()
+        place = Place(tmp_path / raised, echo_job(SOURCE).replace("return record", f'raise onward.{raised}("Ada")'))
+        place.write("in.jsonl", [{"id": 1}])
+        ended = place.onward("run", "job.py", "--log-format", "json", "--max-time", "1")
+        events = [json.loads(line) for line in ended.stderr.splitlines()]
+        assert events[-1]["event"] == "run_finished"
+        assert "Ada" not in ended.stderr
+        assert ("Ada" in ended.stdout) == (raised == "Fatal")
+
+
+def test_a_record_may_have_a_line(tmp_path: Path) -> None:
+    place = Place(
+        tmp_path, echo_job('onward.jsonl("in.jsonl", key="line")').replace("return record", "raise onward.Invalid")
+    )
+    place.write("in.jsonl", [{"line": "a"}])
+    assert place.run().counts == {"quarantined": 1}
+    place.write("mended.jsonl", [{"key": "a", "input": {"line": "b"}}])
+    place.fine("release", "job.py", "--from", "mended.jsonl")
+    assert place.status()["counts"]["pending"] == 1
 
 
 def test_a_record_that_does_not_fit_keeps_its_key_and_a_corrected_one_goes_on(tmp_path: Path) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,3 +106,46 @@ def test_what_finished_before_a_step_was_inserted_counts_as_stale_and_is_done_wh
     assert onward.rerun(parked.job, stale=True).from_steps == {"x": 20}
     assert parked.run().exit_code == 0
     assert parked.calls == {"x": 20, "b": 20, "c": 20}
+
+
+def test_unfinished_records_with_outputs_of_older_code_are_told_before_and_after(parked: JobFolder) -> None:
+    parked.edit("    return 1\n", "    return 10\n")
+    before = onward.status(parked.job)
+    assert (before["stale"], before["unfinished_older"]) == (0, 20)
+    assert [sum(versions.values()) for versions in before["unfinished_older_versions"].values()] == [20]
+    assert "20 unfinished with outputs of older steps" in _said(parked, "status")
+
+    said = _said(parked, "run")
+    assert "20 unfinished have what the older version of a made" in said
+    assert "20 records go on from older outputs and will be stale" in said
+    assert "20 succeeded of 20, 20 stale in " in said.splitlines()[-1]
+    assert "rerun" in said.splitlines()[-1]
+    after = onward.status(parked.job)
+    assert (after["stale"], after["unfinished_older"]) == (20, 0)
+    assert parked.exported()[0]["outputs"]["a"] == 1
+
+
+def test_events_tell_of_outputs_of_older_code(parked: JobFolder) -> None:
+    parked.edit("    return 1\n", "    return 10\n")
+    parked.edit("return 2", 'raise onward.Rejected("no") if row["id"] == 7 else onward.Done("enough")')
+    told = [json.loads(line) for line in _said(parked, "run", "--log-format", "json", "--json").splitlines()]
+    events = {one["event"]: one for one in told if "event" in one}
+    assert (events["run_started"]["stale"], events["run_started"]["unfinished_older"]) == (0, 20)
+    assert (events["run_finished"]["stale"], events["run_finished"]["unfinished_older"]) == (19, 1)
+    assert onward.status(parked.job)["unfinished_older"] == 1
+    parked.edit("    return 10\n", "    return 1\n")
+    assert onward.status(parked.job)["unfinished_older"] == 0
+
+
+def _said(folder: JobFolder, command: str, *words: str) -> str:
+    ended = subprocess.run(
+        [sys.executable, "-m", "onward", command, str(folder.file), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode in (0, 1), ended.stdout
+    return ended.stdout

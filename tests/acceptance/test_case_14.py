@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 
-from acceptance.jobs import Place, wait_until
+import pytest
+
+from acceptance.jobs import Place, plain, wait_until
 
 RECORDS = 30
 KEYS = [f"r{number:02}" for number in range(RECORDS)]
@@ -146,3 +149,31 @@ def test_a_death_is_charged_only_to_what_had_started(tmp_path: Path) -> None:
     assert place.onward("run", "job.py", "--limit", "1").returncode == 0
     deaths = [json.loads(place.fine("show", "job.py", f"r{number:04}", "--json"))["deaths"] for number in (40, 399)]
     assert deaths == [0, 0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit of memory is Linux's")
+def test_memory_that_runs_out_for_onward_itself_is_no_fault_of_onward(tmp_path: Path) -> None:
+    place = Place(tmp_path, EATS_ALL)
+    bounded = ("bash", "-c", 'ulimit -v 3000000; exec "$@"', "bash")
+    for _ in range(4):
+        ended = place.onward("run", "job.py", before=bounded)
+        plain(ended.stderr + ended.stdout)
+        assert ended.returncode in (1, 3), ended.stderr
+        if ended.returncode == 1:
+            break
+        assert "memory ran out" in ended.stdout + ended.stderr
+    assert [(one["key"], one["kind"]) for one in place.failures()] == [(17, "system")]
+    assert place.status()["counts"]["succeeded"] == 39
+    assert all(run["exit_code"] is not None for run in place.status()["runs"])
+
+
+EATS_ALL = """
+job = onward.Job("case", source=onward.iterable(lambda: range(40), version="1"))
+
+@job.step
+def eat(record):
+    kept = []
+    while record == 17:
+        kept.append(bytearray(1 << 20))
+    return record
+"""

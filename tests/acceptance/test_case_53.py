@@ -44,6 +44,7 @@ def test_a_cut_file_that_stays_as_it_is_stays_an_error(tmp_path: Path) -> None:
     assert len(place.calls()) == CUT_AFTER
     told = place.fine("status", "job.py")
     assert "the input is not read to its end" in told
+    assert "%" not in told
     assert "run job.py" in told.splitlines()[-1], "not an export of a part as if it were the whole"
 
 

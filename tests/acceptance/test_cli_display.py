@@ -100,7 +100,7 @@ def test_bar_counts_rate_and_what_is_tried_again(tmp_path: Path) -> None:
     assert "triage" in shown
     assert re.search(r"━+─+ \d+ / 120 +\d+%", shown)
     assert re.search(r"\d+ succeeded   \d+ quarantined   \d+ in progress   \d+ pending", shown)
-    assert re.search(r"[\d.,]+/s   a few seconds left   \d calls in progress", shown)
+    assert re.search(r"[\d.,]+/s   a few seconds left   \d calls now", shown)
     assert re.search(r"1 waiting for another try.*: call: ConnectionError ×1", shown)
     assert "quarantined: 3 at call: Rejected (rejected, final)" in shown
     assert re.search(r"━+ 120 / 120 100%", shown)
@@ -124,7 +124,7 @@ def test_no_flicker(tmp_path: Path) -> None:
     terminal = Terminal(a_job(tmp_path, 400), 100)
     terminal.end()
     seconds = float(re.search(r" in ([\d.]+) s\.", terminal.text)[1])  # type: ignore[index]
-    pictures = len(re.findall(r"calls? in progress", CONTROL.sub("", terminal.text)))
+    pictures = len(re.findall(r"calls? now", CONTROL.sub("", terminal.text)))
     printed = terminal.text.count("a step prints") + terminal.text.count("quarantined:")
     assert pictures - printed <= seconds * 10 + 5
     assert "\x1b[2J" not in terminal.text

@@ -395,6 +395,13 @@ def test_a_store_in_memory_has_a_status_too(tmp_path: Path) -> None:
     assert json.loads(ended.stdout)["counts"]["succeeded"] == 10
 
 
+def test_a_store_in_memory_is_not_to_be_asked_later(tmp_path: Path) -> None:
+    for job in (TWO_STEPS, failing("raise ValueError(n)")):
+        said = a_job(tmp_path, job=job).onward("run", "job.py", "--store", "sqlite://").stdout
+        assert said.endswith(" s. The store was in memory and has ended with the run.\n")
+        assert "Next" not in said
+
+
 def test_a_source_that_breaks_is_named(tmp_path: Path) -> None:
     rows = """
 def rows():

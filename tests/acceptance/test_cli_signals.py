@@ -115,6 +115,26 @@ def test_a_second_signal_stops_at_once(tmp_path: Path, number: int, code: int) -
     finish(place)
 
 
+def test_the_same_signal_within_a_moment_is_one(tmp_path: Path) -> None:
+    """`timeout` sends it to the process and then to the group that it leads."""
+    place = a_job(tmp_path)
+    process = begin(place)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.03)
+    os.killpg(process.pid, signal.SIGTERM)
+    assert process.wait(20) == 3
+    assert place.status()["counts"]["succeeded"] == CONCURRENCY
+
+
+def test_another_signal_within_a_moment_is_the_second(tmp_path: Path) -> None:
+    place = a_job(tmp_path, 30.0)
+    process = begin(place)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.03)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+
+
 def test_sigterm_and_then_sigkill_suspects_nobody(tmp_path: Path) -> None:
     place = a_job(tmp_path, 30.0)
     for _ in range(3):

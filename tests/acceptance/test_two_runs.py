@@ -103,6 +103,9 @@ def test_a_run_that_slept_through_its_lease_changes_nothing(
     assert len(woken) <= 4  # at most the calls that it had begun or was just beginning
     said = (tmp_path / "said.txt").read_text()
     assert "lost its lease" in said
+    assert "40 succeeded of 40" in said
+    assert "Nothing is left to do. Next: onward export job.py" in said
+    assert "Go on with" not in said
     assert "Traceback" not in said
     done = Counter(entry.key for entry in steplog.read(tmp_path / "calls.log") if entry.step == "second")
     assert len(done) == 40

@@ -265,6 +265,22 @@ def test_a_clock_that_was_set_back_does_not_keep_records_for_years(bench: Bench)
     assert plain(bench.claim(run)) == ["k"]
 
 
+@pytest.mark.parametrize("back", [10, 3000])
+def test_a_clock_that_was_set_back_makes_no_wait_longer_than_it_was_meant_to_be(bench: Bench, back: float) -> None:
+    run = bench.start("a", "b", "c")
+    a, b, c = bench.claim(run)
+    now = bench.clock.now()
+    bench.state(run, retried(a, now + 5), retried(b, now + 2), retried(c, now + 600))
+    bench.clock.jump(-back)
+    assert _next_due(bench, run) == pytest.approx(now - back + 2, abs=0.01)
+    bench.clock.pass_time(2)
+    assert plain(bench.claim(run)) == ["b"]
+    assert _next_due(bench, run) == pytest.approx(now - back + 5, abs=0.01)
+    bench.clock.pass_time(3)
+    assert plain(bench.claim(run)) == ["a"]
+    assert _next_due(bench, run) == pytest.approx(now - back + 600, abs=0.01)
+
+
 def test_the_longest_wait_that_may_be_asked_for_is_not_cut(bench: Bench) -> None:
     run = bench.start("k")
     (one,) = bench.claim(run)

@@ -148,12 +148,8 @@ def make_scene(seed: int, folder: Path, registry: Registry, records: int = RECOR
         expires=expires,
         confirm_within=6.0 if name == "409 for ever" else 3600.0,
     )
-    if (
-        "keyed" not in flavour
-    ):  # what sleeps between its last look and its first byte can be stopped only by the receiver
-        blows = tuple(
-            replace(blow, how="kill") if blow.point in CALLS and blow.how == "stop" else blow for blow in blows
-        )
+    # Elsewhere the journal's thread might be in the middle of a commit: asleep, it would keep the store to itself.
+    blows = tuple(replace(blow, how="kill") if blow.point in CALLS and blow.how == "stop" else blow for blow in blows)
     return Scene(seed, folder, registry, spec, habit, switches, blows, records, beside)
 
 

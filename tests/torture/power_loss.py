@@ -31,6 +31,7 @@ import apsw
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from judge import steplog
 from onward.store.sqlite import connection
 from torture import forked, looking
 from victims import recorded
@@ -116,9 +117,9 @@ def _run_traced(folder: Path, trace: Path, log: Path, kill_after: int | None, sy
     strace = subprocess.Popen([*command, python, str(forked.VICTIMS / "recorded.py"), str(folder)], env=environment)
     until = time.monotonic() + 120
     while strace.poll() is None and time.monotonic() < until:
-        lines = log.read_bytes().split(b"\n")[:-1] if log.exists() else []  # the last line may still be in writing
-        if kill_after is not None and len(lines) >= kill_after:
-            os.kill(json.loads(lines[0])["pid"], signal.SIGKILL)
+        said = steplog.read(log)
+        if kill_after is not None and len(said) >= kill_after:
+            os.kill(said[0].pid, signal.SIGKILL)
             kill_after = None
         time.sleep(0.002)
     return strace.wait(10)

@@ -18,11 +18,20 @@ from onward.job.plan import JobReference
 from onward.model import Claimed, StoredOutput
 
 JOB = """
-import asyncio, os, signal, sys, threading, time
+import asyncio, os, signal, subprocess, sys, threading, time
 import onward
 
 job = onward.Job("job", source=onward.iterable(lambda: [], version="1"))
 MARK = os.environ.get("CHILD_MARK")
+
+def ended(look, number):
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        if how := look():
+            return how
+        time.sleep(0.01)
+    os.kill(number, signal.SIGKILL)
+    return "it did not end"
 
 @job.resource
 def opened():
@@ -58,6 +67,22 @@ async def acts(record, opened, context):
             time.sleep(record["seconds"])
             os._exit(0)
         os._exit(3)
+    if do == "stop a program":
+        program = subprocess.Popen(["sleep", "60"])
+        program.send_signal(getattr(signal, record["signal"]))
+        return ended(lambda: program.poll(), program.pid)
+    if do == "stop a fork":
+        ready, tell = os.pipe()
+        number = os.fork()
+        if number == 0:
+            os.write(tell, b"!")
+            try:
+                time.sleep(60)
+            except KeyboardInterrupt:
+                os._exit(1)
+        os.read(ready, 1)
+        os.kill(number, getattr(signal, record["signal"]))
+        return ended(lambda: os.waitpid(number, os.WNOHANG)[1], number)
     if do == "block":
         time.sleep(record["seconds"])
         os._exit(4)

@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from onward.model import Entry, EntryState
-from onward.policy.effects import Traits, asked_again_at, given_up, landed_by, meeting, next_act, sends_again
+from onward.policy.effects import (
+    Traits,
+    asked_again_at,
+    given_up,
+    is_old,
+    landed_by,
+    meeting,
+    next_act,
+    sends_again,
+    time_to_send,
+)
 
 NOW = 1_700_000_000.0
 OWN = 5
@@ -82,9 +92,9 @@ AFTER = landed_by(PROBED, entry(INTENDED)) - NOW
         (Traits(has_confirm=True), 1e6, "wait for a person"),
         (KEYED, 1.0, "send"),
         (KEYED, 1e6, "send"),
-        (EXPIRES, 3599.0, "send"),
+        (EXPIRES, 3599.0 - AFTER, "send"),
         (EXPIRES, 3600.0, "wait for a person"),
-        (replace(EXPIRES, has_probe=True), 3599.0, "send"),
+        (replace(EXPIRES, has_probe=True), 3599.0 - AFTER, "send"),
         (replace(EXPIRES, has_probe=True), 3600.0, "ask later"),
         (replace(EXPIRES, has_probe=True), 3600.0 + AFTER, "probe"),
         (PROBED, 0.0, "ask later"),
@@ -241,3 +251,11 @@ def test_what_another_record_comes_upon(state: EntryState, same: bool, in_good_h
 def test_ones_own_that_was_not_applied_is_superseded_whatever_is_sent_now() -> None:
     for in_good_hands in (True, False):
         assert meeting(entry(ABSENT), 1, "other", in_good_hands) == "go"
+
+
+@pytest.mark.parametrize(("age", "old"), [(0.0, False), (29.0, False), (31.0, True), (70.0, True)])
+def test_an_intent_that_waited_long_for_its_send_is_made_anew(age: float, old: bool) -> None:
+    """Its deadline counts from the intent, so that whoever finds it knows when its call had ended."""
+    waiting = entry(EntryState.INTENDED, age)
+    assert time_to_send(PROBED, waiting, NOW) == pytest.approx(60.0 - age)
+    assert is_old(PROBED, waiting, NOW) is old

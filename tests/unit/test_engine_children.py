@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 import textwrap
@@ -113,6 +114,19 @@ def test_a_death_is_told_with_its_cause(assignment: Assignment, value: Any, how:
     assert outcome.how.startswith(how)
     assert "peak memory" in outcome.how
     assert outcome.beside == (0,)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_child_outlives_the_signals_that_stop_a_run_and_what_it_starts_does_not(
+    assignment: Assignment, name: str
+) -> None:
+    number = int(getattr(signal, name))
+    outlived, program, fork = calling(
+        assignment, *[{"do": do, "signal": name} for do in ("kill", "stop a program", "stop a fork")]
+    )
+    assert outlived == Returned("null")
+    assert program == Returned(str(-number))
+    assert fork == Returned(str(number if name == "SIGTERM" else 1 << 8))  # a KeyboardInterrupt, exit code 1
 
 
 def test_a_death_tells_the_memory_that_was_held(assignment: Assignment) -> None:

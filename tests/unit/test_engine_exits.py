@@ -1,4 +1,4 @@
-"""`sys.exit` in a task or callback of a step: the record's own fault, if anybody's, and never a neighbour's."""
+"""What steps do to the event loop is the record's own fault, if anybody's, and never a neighbour's nor onward's."""
 
 from __future__ import annotations
 
@@ -98,3 +98,45 @@ def test_in_a_child_it_is_the_failure_of_that_call(tmp_path: Path) -> None:
     assert isinstance(gave, Returned)
     assert isinstance(left, Raised)
     assert (left.failure.kind, left.failure.error_type) == (Kind.BUG, "SystemExit")
+
+
+async def cancels_all() -> None:
+    for task in asyncio.all_tasks():
+        task.cancel()
+
+
+async def cancels_others() -> None:
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+
+
+async def stops_the_loop() -> None:
+    asyncio.get_running_loop().stop()
+
+
+async def shuts_the_executor_down() -> None:
+    await asyncio.get_running_loop().shutdown_default_executor()
+
+
+async def breaks_the_factory() -> None:
+    asyncio.get_running_loop().set_task_factory(lambda *_, **__: 1 / 0)  # type: ignore[arg-type, return-value]
+
+
+@pytest.mark.parametrize("act", [cancels_all, cancels_others], ids=lambda act: act.__name__)
+def test_a_step_that_cancels_all_tasks_ends_the_run_which_says_so(tmp_path: Path, act: Callable[[], object]) -> None:
+    job, store = a_job(act), str(tmp_path / "store.db")
+    result = onward.run(job, store=store)
+    assert (result.exit_code, result.counts.get("failed", 0), result.counts.get("in_progress", 0)) == (4, 0, 0)
+    assert result.reason.startswith("a step cancelled tasks that are not its own")
+    (run,) = api.status(job, store=store)["runs"]
+    assert (run["exit_code"], run["reason"]) == (4, result.reason)
+    assert onward.run(a_job(lambda: asyncio.sleep(0)), store=store).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "act", [stops_the_loop, shuts_the_executor_down, breaks_the_factory], ids=lambda act: act.__name__
+)
+def test_a_step_that_meddles_with_the_loop_does_not_end_the_run(tmp_path: Path, act: Callable[[], object]) -> None:
+    job, store = a_job(act), str(tmp_path / "store.db")
+    assert onward.run(job, store=store).exit_code == 0
+    assert api.status(job, store=store)["runs"][0]["exit_code"] == 0

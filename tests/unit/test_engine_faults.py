@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 
 import onward
 from onward import runner
+from onward.cli import errors
 from onward.engine.attempt import Attempt
 from onward.engine.suspects import Inquest
 from onward.engine.worker import Worker
@@ -117,3 +120,61 @@ def test_a_limited_run_does_not_say_that_all_is_done(tmp_path: Path) -> None:
     for number in range(5):
         result = onward.run(a_job(), store=str(tmp_path / f"{number}.db"), limit=1)
         assert (result.exit_code, result.reason) == (0, "as many as the limit allows are done")
+
+
+@pytest.mark.timeout(30)
+def test_a_run_without_memory_for_another_thread_ends_in_good_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = str(tmp_path / "store.db")
+    job = onward.Job("j", source=onward.iterable(lambda: range(20), version="1"), concurrency=4)
+
+    @job.step(version="1", retry=onward.Retry(attempts=1))
+    async def one(record: int) -> int:
+        return await asyncio.to_thread(int, record)
+
+    async def refuses(self: asyncio.BaseEventLoop) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "shutdown_default_executor", refuses)
+    assert onward.run(job, store=store).exit_code == 0
+
+
+@pytest.mark.timeout(30)
+def test_the_end_of_a_run_needs_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuses(*arguments: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(asyncio, "to_thread", refuses)
+    assert onward.run(a_job(), store=str(tmp_path / "store.db")).exit_code == 0
+
+
+@pytest.mark.timeout(30)
+def test_a_step_without_memory_for_its_thread_has_run_out_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = str(tmp_path / "store.db")
+    job = onward.Job("j", source=onward.iterable(lambda: range(3), version="1"))
+
+    @job.step(version="1")
+    def one(record: int) -> int:
+        return record
+
+    real, refused = threading.Thread.start, []
+
+    def starts(self: threading.Thread) -> None:
+        if self.name.startswith("onward-step") and not refused:
+            refused.append(self.name)
+            raise RuntimeError("can't start new thread")
+        real(self)
+
+    monkeypatch.setattr(threading.Thread, "start", starts)
+    assert onward.run(job, store=store).exit_code == 0
+    assert refused
+
+
+def test_memory_that_runs_out_anywhere_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    for error in (MemoryError(), RuntimeError("can't start new thread"), OSError(errno.ENOMEM, "no")):
+        assert errors.report(error) == 3
+    assert capsys.readouterr().err.count("memory ran out") == 3
+    assert errors.report(RuntimeError("else")) == 70

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import multiprocessing
+import os
+import signal
 import subprocess
 import sys
 import time
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import onward
@@ -73,3 +77,33 @@ def test_steps_for_worker_processes_are_bounded_by_the_processors(monkeypatch) -
     admission = Admission(plan, lambda attempt: None)
     assert [admission.limits(step) for step in plan.steps] == [True, False]
     assert admission.room == {"heavy": 2}
+
+
+def test_a_process_that_a_step_forks_dies_of_the_signal_it_is_sent(tmp_path: Path) -> None:
+    job = onward.Job(
+        "forking", source=onward.iterable(lambda: [int(signal.SIGTERM), int(signal.SIGINT)]), concurrency=1
+    )
+
+    @job.step(version=1, timeout=10, retry=onward.Retry(attempts=1))
+    def ends_its_child(number: int) -> int:
+        ready = multiprocessing.get_context("fork").Event()
+        child = multiprocessing.get_context("fork").Process(target=_sleeps, args=(ready,), daemon=True)
+        child.start()
+        assert ready.wait(5)
+        assert child.pid is not None
+        os.kill(child.pid, number)
+        child.join(5)
+        code = child.exitcode
+        child.kill()
+        assert code is not None, "the signal did not end it"
+        return code
+
+    assert onward.run(job, store=str(tmp_path / "store.db")).exit_code == 0
+    codes = [result.outputs["ends_its_child"] for result in onward.results(job, store=str(tmp_path / "store.db"))]
+    assert codes == [-signal.SIGTERM, 1]
+
+
+def _sleeps(ready: Event) -> None:
+    sys.stderr = None  # a KeyboardInterrupt's traceback
+    ready.set()
+    time.sleep(60)

@@ -46,6 +46,7 @@ def test_retry_goes_on_at_the_failed_step_with_a_fresh_count(tmp_path: Path, mon
     }
     marked = onward.retry(batch.job(), 1, 3, store=batch.store)
     assert (marked.count, marked.from_steps, marked.passed_over) == (1, {"b": 1}, {"quarantined": 1})
+    assert str(marked).endswith("(retry is not for 1 quarantined); quarantined ones are for release")
     assert batch.counts() == {"succeeded": 2, "pending": 1, "failed": 1, "quarantined": 1}
     assert history(batch, 1)[-1] == ("record_retried", "b", "ada")
     shown = api.show(batch.job(), 1, store=batch.store)

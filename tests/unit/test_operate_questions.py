@@ -264,3 +264,15 @@ def test_results_are_read_in_any_thread_while_a_run_writes(tmp_path: Path) -> No
     stop.set()
     reader.join()
     assert not faults
+
+
+def test_a_store_may_be_given_as_a_path(tmp_path: Path) -> None:
+    job = onward.Job("path", source=onward.iterable(lambda: range(3)))
+
+    @job.step(version=1)
+    def one(number: int) -> int:
+        return number
+
+    store: Any = tmp_path / "store.db"
+    assert onward.run(job, store=store).exit_code == 0
+    assert onward.status(job, store=store)["counts"]["succeeded"] == 3

@@ -7,6 +7,8 @@ import dataclasses
 import datetime as dt
 import decimal
 import enum
+import itertools
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -25,6 +27,26 @@ def test_values_that_are_their_own_keys() -> None:
     assert sorted(reading.reasons) == [5, 6, 7, 8]
     assert reading.reasons[5] == "the record, which is its own key, is 7.0; a key is text or a whole number"
     assert reading.complete
+
+
+def test_members_of_enums_and_other_texts_and_integers_are_keys_by_their_value() -> None:
+    class Plain(enum.Enum):
+        A = "a"
+
+    class Text(enum.StrEnum):
+        B = "b"
+
+    class Number(enum.IntEnum):
+        C = 3
+
+    class Name(str):
+        pass
+
+    members = [Plain.A, Text.B, Number.C, Name("d")]
+    assert read_all(iterable(lambda: members)).keys == ['"a"', '"b"', "3", '"d"']
+    objects = read_all(iterable(lambda: [{"id": member, "n": Text.B} for member in members], key=("id", "n")))
+    assert objects.keys == ['["a","b"]', '["b","b"]', '[3,"b"]', '["d","b"]']
+    assert read_all(iterable(lambda: [(Text.B, True)])).reasons[1].startswith("a part of the key is true;")
 
 
 def test_async_iterables_have_a_loop_of_their_own() -> None:
@@ -87,6 +109,24 @@ def test_a_failure_is_told_and_keeps_what_came_before() -> None:
     assert seen == ["1", "2", "3", "4", "5"]
 
 
+@pytest.mark.parametrize("leaves", [SystemExit(0), KeyboardInterrupt()])
+def test_an_iterable_that_ends_the_program_has_failed(leaves: BaseException) -> None:
+    def rows() -> Iterator[int]:
+        yield from range(1, 6)
+        raise leaves
+
+    async def rows_async() -> AsyncIterator[int]:
+        for number in rows():
+            yield number
+
+    for make in (rows, rows_async):
+        seen = []
+        with pytest.raises(SourceError, match=rf"failed after 5 records: {type(leaves).__name__}"):
+            for block in iterable(make).read(None, None):
+                seen += [record.key for record in block.records]
+        assert seen == ["1", "2", "3", "4", "5"]
+
+
 def test_what_cannot_be_read_again_is_refused() -> None:
     with pytest.raises(DeclarationError, match="takes a function"):
         iterable([1, 2])  # type: ignore[arg-type]
@@ -125,6 +165,49 @@ def test_a_slow_iterable_hands_each_record_over() -> None:
     blocks = read_all(iterable(rows)).blocks
     assert blocks[-3].records[-1].key == "100"
     assert [record.key for record in blocks[-2].records] == ["101"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_came_is_handed_over_though_more_is_long_in_coming(is_async: bool) -> None:
+    goes_on = threading.Event()
+
+    def rows() -> Iterator[int]:
+        yield from range(30)
+        goes_on.wait(20)
+        yield 30
+
+    async def rows_async() -> AsyncIterator[int]:
+        for number in rows():
+            yield number
+
+    blocks = iterable(rows_async if is_async else rows).read(None, None)
+    came: list[str] = []
+    began = time.monotonic()
+    while len(came) < 30:
+        came += [record.key for record in next(blocks).records]
+    assert time.monotonic() - began < 5
+    goes_on.set()
+    assert came + [record.key for block in blocks for record in block.records] == [str(n) for n in range(31)]
+
+
+def test_nothing_is_asked_for_while_nobody_waits_for_a_block() -> None:
+    asked: list[int] = []
+    goes_on = threading.Event()
+
+    def rows() -> Iterator[int]:
+        for number in itertools.count():
+            asked.append(number)
+            if number == 5:
+                goes_on.wait(20)
+            yield number
+
+    blocks = iterable(rows).read(None, None)
+    came = 0
+    while came < 5:
+        came += len(next(blocks).records)
+    goes_on.set()
+    time.sleep(0.1)
+    assert asked == [0, 1, 2, 3, 4, 5]  # 5 was under way; having given it, the iterable is left alone
 
 
 def test_big_records_make_small_blocks() -> None:

@@ -7,7 +7,7 @@ import traceback
 from typing import Any
 
 from onward.cli import streams
-from onward.errors import OnwardError
+from onward.errors import OnwardError, OutOfMemory, is_out_of_memory
 
 USAGE, STOPPED_EARLY, ONWARD_FAULT, INTERRUPTED = 2, 3, 70, 130
 
@@ -24,6 +24,8 @@ def report(error: BaseException) -> int:
     """Say what went wrong on the error output; the exit code that it means."""
     if _debug:
         streams.err("".join(traceback.format_exception(error)))
+    if is_out_of_memory(error):
+        error = OutOfMemory()
     if isinstance(error, OnwardError):
         streams.err(f"onward: {error}")
         return error.exit_code

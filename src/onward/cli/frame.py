@@ -106,8 +106,9 @@ class Frame:
             line.append(f"   {left(progress.eta)}")
         elif not progress.source_complete:
             line.append("   the input is still being read", style="dim")
-        line.append(f"   {progress.calls} {'call' if progress.calls == 1 else 'calls'} in progress", style="dim")
-        return line
+        line.append(f"   {progress.calls} {'call' if progress.calls == 1 else 'calls'} now", style="dim")
+        claimed = self._by_state()["in_progress"] - progress.calls  # in progress too, from the claim on
+        return line.append(f", {claimed:,} claimed for later or by other runs" if claimed > 0 else "", style="dim")
 
     def _waiting(self) -> list[Text]:
         progress, lines = self._progress, []

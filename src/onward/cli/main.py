@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -32,7 +33,8 @@ def _leave_in_time(code: int) -> None:
 
     timer = threading.Timer(EXIT_WAIT, leave)
     timer.daemon = True
-    timer.start()
+    with contextlib.suppress(RuntimeError):  # no memory is left for another thread
+        timer.start()
 
 
 def call(words: list[str]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from onward import runner
 from onward.cli.target import Target
 from onward.cli.words import brief, counted, duration, records
 
@@ -53,9 +54,21 @@ def _versions(told: Announcement, target: Target) -> Iterator[str]:
         yield f"{number:,} kept with outputs of {step}, which is no longer a step"
     if results.changed:
         yield f"{results.changed:,} kept whose input has changed since"
+    yield from _unfinished(told, target)
     stale = results.stale(today)
     if stale:
         yield f"{records(stale)} stale; re-run them with: {target.command('rerun', '--stale')}"
+
+
+def _unfinished(told: Announcement, target: Target) -> Iterator[str]:
+    for step, versions in told.older.steps.items():
+        now = told.versions[step][:8]
+        for version, number in versions.items():
+            yield f"{number:,} unfinished have what the older version of {step} made ({version[:8]}; now {now})"
+    number = told.older.records
+    if number:
+        again = target.command("rerun", "--stale")
+        yield f"{records(number)} go on from older outputs and will be stale; re-run them then with: {again}"
 
 
 def closing(result: RunResult, finished: Mapping[str, Any], target: Target) -> Iterator[str]:
@@ -73,7 +86,9 @@ def closing(result: RunResult, finished: Mapping[str, Any], target: Target) -> I
     if waiting:
         yield f"{records(waiting)} wait with a checkpoint that no longer decodes"
     yield from _unconfirmed(result, finished.get("held", {}).get("person", 0))
-    counts = counted(result.counts, result.total, finished.get("vanished", 0))
+    counts = counted(result.counts, result.total, finished.get("vanished", 0), finished.get("stale", 0))
+    older = finished.get("unfinished_older", 0)
+    counts += f", {older:,} unfinished with outputs of older steps" if older else ""
     yield f"{counts} in {duration(result.seconds)}. {_next(result, finished, target)}"
 
 
@@ -87,6 +102,8 @@ def _unconfirmed(result: RunResult, for_a_person: int) -> Iterator[str]:
 
 
 def _next(result: RunResult, finished: Mapping[str, Any], target: Target) -> str:
+    if runner.is_in_memory(target.store):
+        return "The store was in memory and has ended with the run."
     act = finished.get("next_act", "run")
     again = target.run_command
     if act == "reconcile":
@@ -95,7 +112,13 @@ def _next(result: RunResult, finished: Mapping[str, Any], target: Target) -> str
         return f"Next: {target.command('failures')}"
     if act == "rerun":
         return f"Next: {target.command('rerun', '--stale')}"
+    if act == "export":
+        return f"Nothing is left to do. Next: {target.export_command}"
     if result.exit_code == 0:
         done = result.counts.get("succeeded", 0) == result.total
+        if not result.total and finished.get("source_complete"):
+            return f"Next, when the input has records: {again}"
+        if done and finished.get("stale"):
+            return f"Next: {target.export_command}, or make the stale ones anew: {target.command('rerun', '--stale')}"
         return f"Next: {target.export_command if done else again}"
     return f"Mend that, then: {again}" if result.exit_code in (2, 4) else f"Go on with: {again}"

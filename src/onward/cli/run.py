@@ -119,6 +119,7 @@ class _Session:
             progress=None if self._log_json else self._teller.progress,
             listeners=[(self._teller.event, self._log_json), (self._hear, False)],
             announce=self._announce,
+            waits=lambda words: self._waits(job.name, binding.instance, words),
             before_exit=_last_words,
             **flags,
         )
@@ -156,6 +157,12 @@ class _Session:
     def _hear(self, event: str, fields: Mapping[str, Any]) -> None:
         if event == "run_finished":
             self._finished = fields
+
+    def _waits(self, job: str, instance: str, words: str) -> None:
+        if self._log_json:
+            self._teller.event("store_waits", {"job": job, "instance": instance, "reason": words})
+        else:
+            streams.err(f"onward: {words}")
 
     def _say(self, line: str) -> None:
         """To standard output, unless that is for the status object; never among JSON events."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -52,7 +53,7 @@ def status(found: Answer, target: Target) -> Iterator[RenderableType]:
     if stopped:
         yield Text(stopped, style="yellow")
     line = bar(counts, total, 40)
-    line.append(f" {done:,} / {total:,}" + (f"  {100 * done // total}%" if total else ""))
+    line.append(f" {done:,} / {total:,}" + (f"  {100 * done // total}%" if total and found["source_complete"] else ""))
     yield line.append("" if found["source_complete"] else " (the input is not read to its end)", style="dim")
     yield from _counts_line(found)
     yield from _steps(found)
@@ -117,21 +118,33 @@ def _counts_line(found: Answer) -> Iterator[Text]:
         for state in STYLES
         if (number := found["counts"][state]) or state == "succeeded"
     ]
-    more = (("vanished", "vanished"), ("stale", "stale"), ("skipped", "ended early, of those succeeded"))
+    more = (
+        ("vanished", "vanished"),
+        ("stale", "stale"),
+        ("unfinished_older", "unfinished with outputs of older steps"),
+        ("skipped", "ended early, of those succeeded"),
+    )
     parts += [Text(f"{found[name]:,} {said}", style="yellow") for name, said in more if found[name]]
     yield Text("   ").join(parts)
 
 
 def _steps(found: Answer) -> Iterator[RenderableType]:
     """Steps with today's version, which is not always the one that results come from."""
-    steps, older = found["steps"], found["older_versions"]
-    rows = [(step["name"], step["version"][:12], f"{step['succeeded']:,}") for step in steps]
-    if not older:
-        yield from _table("step", "version", "succeeded:", rows=rows)
-        return
-    by_older = [f"{sum(older.get(step['name'], {}).values()):,}" for step in steps]
-    rows_and_older = [(*row, number) for row, number in zip(rows, by_older, strict=True)]
-    yield from _table("step", "version now", "succeeded:", "finished by older versions:", rows=rows_and_older)
+    older = {
+        "finished by older versions:": found["older_versions"],
+        "older, unfinished:": found["unfinished_older_versions"],
+    }
+    shown = {column: numbers for column, numbers in older.items() if numbers}
+    rows = [
+        (
+            step["name"],
+            step["version"][:12],
+            f"{step['succeeded']:,}",
+            *(f"{sum(numbers.get(step['name'], {}).values()):,}" for numbers in shown.values()),
+        )
+        for step in found["steps"]
+    ]
+    yield from _table("step", "version now" if shown else "version", "succeeded:", *shown, rows=rows)
 
 
 def _advice(found: Answer, target: Target) -> str:
@@ -214,14 +227,29 @@ def failures(causes: Sequence[Answer], first: Sequence[Answer], target: Target) 
     yield from _table("key", "state", "step", "kind", "attempts:", "at (UTC)", "reason", rows=listed)
     if total > len(first):
         yield Text(f"and {total - len(first):,} more; all of them: {target.command('failures', '--json')}", style="dim")
-    if all(cause["error_type"] == "BadLine" for cause in causes):
-        yield Text(f"Next: mend the input, then {target.run_command}")
-        return
-    states = {state for cause in causes for state in cause["counts"] if cause["counts"][state]}
-    if states == {"unconfirmed"}:
-        yield Text(f"Next: {target.command('reconcile')}")
-        return
-    yield Text(f"Next: {target.command('release' if states == {'quarantined'} else 'retry', '--all')}, then run again")
+    yield from map(Text, _ways_out(causes, target))
+
+
+def _ways_out(causes: Sequence[Answer], target: Target) -> Iterator[str]:
+    """The next command for each sort of records that failed."""
+    sorts = Counter[str]()
+    for cause in causes:
+        sorts["failed"] += cause["counts"].get("failed", 0)
+        sorts["unconfirmed"] += cause["counts"].get("unconfirmed", 0)
+        set_aside = "quarantined" if cause["step"] else "bad lines" if cause["error_type"] == "BadLine" else "misfits"
+        sorts[set_aside] += cause["counts"].get("quarantined", 0)
+    run, export = target.run_command, target.command("export", "--state", "quarantined", "--out", "FILE")
+    advice = {
+        "failed": f"{run}, which tries them again",
+        "quarantined": f"mend the cause, then {target.command('release', '--all')}, then {run}",
+        "misfits": f"mend the input, then {run}; or correct the inputs in what {export} writes, "
+        f"then {target.command('release', '--from', 'FILE')}",
+        "bad lines": f"mend the input, then {run}",
+        "unconfirmed": f"{target.command('reconcile')}",
+    }
+    there = [sort for sort in advice if sorts[sort]]
+    for sort in there:
+        yield f"Next: {advice[sort]}" if len(there) == 1 else f"Next for the {sorts[sort]:,} {sort}: {advice[sort]}"
 
 
 def reconciled(found: Answer) -> Iterator[RenderableType]:

@@ -42,14 +42,15 @@ def records(number: int) -> str:
     return f"{number:,} record" if number == 1 else f"{number:,} records"
 
 
-def counted(counts: Mapping[str, int], total: int, vanished: int = 0) -> str:
+def counted(counts: Mapping[str, int], total: int, vanished: int = 0, stale: int = 0) -> str:
     """`99,880 succeeded, 12 failed of 99,892`; states without records are left out."""
     to_go = counts.get("pending", 0) + counts.get("in_progress", 0)
     parts = [f"{counts.get('succeeded', 0):,} succeeded"]
     parts += [f"{counts[state]:,} {state}" for state in ("failed", "quarantined", "unconfirmed") if counts.get(state)]
     parts += [f"{to_go:,} to go"] if to_go else []
     parts[-1] += f" of {total:,}"
-    return ", ".join([*parts, *([f"{vanished:,} vanished"] if vanished else [])])
+    parts += [f"{number:,} {what}" for number, what in ((vanished, "vanished"), (stale, "stale")) if number]
+    return ", ".join(parts)
 
 
 def rate(per_second: float) -> str:

@@ -30,10 +30,10 @@ class Attempt:
     `attempts` counts the tries of that step, the one in progress included once it has started. `home` is where its
     calls are made when not in this process; `called` is told when the step's function is about to be called, which is
     when its timeout begins. `phase` is what is called next of an effect, `entry` what the ledger knows of it, and
-    `sending` holds from before its first byte until it is known what came of it. The last ones are admission's: `gate`
-    is where calls of the step `gate_of` wait, `inside` the gate whose call is in progress since `began` (UTC seconds),
-    `passed` the ceilings that keep room for it; `pause`: the fault that it met costs no attempt, and the next try comes
-    after so many seconds.
+    `sending` holds from before its first byte until it is known what came of it; `time_left`: seconds that its call may
+    take, where that is not the step's timeout. The last ones are admission's: `gate` is where calls of the step
+    `gate_of` wait, `inside` the gate whose call is in progress since `began` (UTC seconds), `passed` the ceilings that
+    keep room for it; `pause`: the fault that it met costs no attempt, and the next try comes after so many seconds.
     """
 
     __slots__ = (
@@ -54,6 +54,7 @@ class Attempt:
         "sending",
         "started",
         "step",
+        "time_left",
     )
 
     def __init__(self, plan: Plan, claimed: Claimed, started: bool):
@@ -66,6 +67,7 @@ class Attempt:
         self.called: Callable[[], None] = _nobody_waits
         self.phase: Phase = "step"
         self.sending = False
+        self.time_left: float | None = None
         self.gate: Any = None
         self.gate_of: StepPlan | None = None
         self.inside: Any = None

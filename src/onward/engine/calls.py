@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 import traceback
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any, Protocol
 from onward.codec import loads, plain_key
 from onward.engine.attempt import Attempt
 from onward.engine.effect_calls import EffectCalls
+from onward.engine.forks import end_if_forked
 from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Raised, Returned, Stale
 from onward.engine.resources import Resources
 from onward.engine.threads import Threads
@@ -62,6 +64,7 @@ class LocalCaller:
         self._instance = instance
         self._value_of = value_of
         self._has_succeeded = has_succeeded
+        self._process = os.getpid()
         self._wants_context = {step.name for step in plan.steps if _asks_for(step, "context")}
         self._effects = EffectCalls(self._made, value_of)
 
@@ -94,9 +97,15 @@ class LocalCaller:
             offered = {**offered, "context": self._context(attempt)}
         first, others = attempt.arguments(what.arguments, self._value_of(attempt), offered)
         attempt.called()
-        if what.is_async:
-            return await what.function(*first, **others)
-        return await self.threads.call(what.function, first, others, to_the_end=attempt.sending)
+        if not what.is_async:
+            return await self.threads.call(what.function, first, others, to_the_end=attempt.sending)
+        try:
+            output = await what.function(*first, **others)
+        except BaseException as error:
+            end_if_forked(self._process, error)
+            raise
+        end_if_forked(self._process, None)
+        return output
 
     def raised(self, attempt: Attempt, error: BaseException) -> CallOutcome:
         """What an exception of the attempt's step means."""

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 import queue
-import signal
 import sys
 import threading
 import traceback
@@ -19,9 +18,10 @@ from typing import Any, BinaryIO
 from onward.engine import messages
 from onward.engine.attempt import Attempt
 from onward.engine.calls import LocalCaller
-from onward.engine.loops import run_to_end
+from onward.engine.loops import run_to_end, spawn
 from onward.engine.outcomes import cancelled_itself
 from onward.engine.resources import Resources
+from onward.engine.signals import outlive_signals
 from onward.errors import OnwardError, UsageError
 from onward.job.loading import load_reference
 from onward.job.plan import JobReference, Plan
@@ -30,8 +30,7 @@ from onward.model import Claimed, StoredOutput
 
 def main() -> None:
     """Serve the parent at the other end of the standard streams."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # a service manager sends them to all processes; the parent decides
-        signal.signal(number, signal.SIG_IGN)
+    outlive_signals()  # a service manager sends them to all processes; the parent decides
     inbox, outbox = _private_streams()
     marks = int(sys.argv[2]) if sys.argv[2] else None
     if marks is not None:
@@ -175,7 +174,7 @@ class _Calls:
             if task is not None:
                 task.cancel()
             return
-        task = self._loop.create_task(self._call(message))
+        task = spawn(self._call(message))
         self._tasks[message["call"]] = task
         task.add_done_callback(lambda _: self._tasks.pop(message["call"], None))
 

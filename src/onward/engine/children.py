@@ -74,6 +74,11 @@ class Child:
         for work in (self._send, self._listen):
             threading.Thread(target=work, name=f"onward-child-{self._process.pid}", daemon=True).start()
 
+    async def up(self) -> None:
+        """Return once the child takes calls, or will take none."""
+        with contextlib.suppress(UsageError):
+            await asyncio.shield(self._ready)
+
     async def call(self, attempt: Attempt, value: str) -> CallOutcome:
         """Have the attempt's next step called in the child. Cancelling cuts the call there, too."""
         try:

@@ -16,7 +16,17 @@ from onward.engine.attempt import Attempt
 from onward.engine.outcomes import Answered, CallOutcome, EndedEarly, Prepared, Raised, Returned
 from onward.model import EffectFact, Entry, EntryState, Fact, Failure, Kind, Met
 from onward.policy.attempts import Decision
-from onward.policy.effects import Act, Traits, asked_again_at, given_up, landed_by, next_act, sends_again
+from onward.policy.effects import (
+    Act,
+    Traits,
+    asked_again_at,
+    given_up,
+    is_old,
+    landed_by,
+    next_act,
+    sends_again,
+    time_to_send,
+)
 from onward.policy.failures import Classified
 
 PERSON = "person"
@@ -44,13 +54,25 @@ class Course:
 
     def begin(self) -> Fact | None:
         """The attempt's turn has come: what is to be called is `attempt.phase`; or what is to be stated instead."""
-        act = next_act(self.traits, self.entry, self.attempt.claimed.fence, self._now())
+        now, fence = self._now(), self.attempt.claimed.fence
+        act = next_act(self.traits, self.entry, fence, now)
+        self.attempt.time_left = None
+        if act.what == "send" and not sends_again(self._held(), fence):
+            if is_old(self.traits, self._held(), now):
+                return self._intended_anew()
+            self.attempt.time_left = time_to_send(self.traits, self._held(), now)
         if act.what in ("prepare", "probe", "send", "confirm"):
             self.attempt.phase = act.what
             return None
         if act.what == "finish":
             return self._finished(None)
         return self._waits(act)
+
+    def _intended_anew(self) -> Fact:
+        """Nothing was sent under the intent yet, and it has grown old: another one begins its time anew."""
+        fact = self.attempt.going_on()
+        fact.effect = self._said(EntryState.INTENDED, asks=self._held().asks)
+        return fact
 
     def met(self, met: Met) -> Fact | None:
         """What the intent came upon; None: the attempt goes on with the entry."""

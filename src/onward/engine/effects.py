@@ -27,8 +27,10 @@ class Effects:
         self._fail = fail
         self._may_send = may_send
 
-    def begin(self, attempt: Attempt) -> Fact | None:
+    async def begin(self, attempt: Attempt) -> Fact | None:
         """The attempt has a slot: None where a call is to be made, or what is to be stated instead."""
+        if attempt.home is not None:
+            await attempt.home.up()  # type: ignore[attr-defined]
         if self.asks_now and attempt.entry is not None:
             assert attempt.step is not None and attempt.step.effect is not None
             attempt.entry = asked_now(attempt.step.effect.traits, attempt.entry)

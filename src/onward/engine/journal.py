@@ -114,9 +114,17 @@ class Journal:
 
     def close(self, seconds: float = 60.0) -> None:
         """Commit what waits and end the thread."""
+        self.finish()
+        self._thread.join(seconds)
+
+    def finish(self) -> None:
+        """Have the thread end once it has committed what waits."""
         self._closing = True
         self._wake.set()
-        self._thread.join(seconds)
+
+    @property
+    def has_ended(self) -> bool:
+        return not self._thread.is_alive()
 
     def _work(self) -> None:
         renewed = time.monotonic()

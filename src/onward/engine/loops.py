@@ -1,21 +1,27 @@
-"""Running an event loop so that what a step's own tasks raise does not end it."""
+"""Running an event loop so that what steps do to it does not end it."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
+import os
 import signal
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from onward.engine.forks import end_if_forked
+
 T = TypeVar("T")
 
+_running: dict[asyncio.AbstractEventLoop, int] = {}
+"""Loops that are ours, and the threads that they run in."""
 _log = logging.getLogger("onward")
 
 
 def run_to_end(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` to its end, also past a SystemExit of others.
+    """Run `work` to its end, also past a SystemExit of others, or a step that stops the loop.
 
     asyncio lets a SystemExit out of any task or callback, so that one step's `sys.exit` in a task of its own would end
     every other record's call. Whoever awaits such a task hears of it all the same: the loop goes on from where it was.
@@ -28,24 +34,60 @@ def run_to_end(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
         tasks.append(task)
         return await work
 
-    interrupt = signal.getsignal(signal.SIGINT)
+    interrupt, process = signal.getsignal(signal.SIGINT), os.getpid()
+    loop = runner.get_loop()
+    _running[loop] = threading.get_ident()
     try:
         return runner.run(kept())
-    except SystemExit as error:
+    except (SystemExit, RuntimeError) as error:
+        end_if_forked(process, error)
         if not tasks or tasks[0].done():
             raise
-        _log.warning("a task or callback of a step called sys.exit(%s); the run goes on", error.code)
-    try:
-        return _go_on(runner.get_loop(), tasks[0])
-    finally:  # the runner had one of its own while it ran
+        _log.warning("%s; the run goes on", _what_happened(error))
+        return _go_on(loop, tasks[0], process)
+    finally:
+        del _running[loop]
+        loop.set_task_factory(None)  # a step's, which may be of no use to others
+        # The runner had a handler of its own while it ran.
         if interrupt is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, interrupt)
 
 
-def _go_on(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T]) -> T:
+def is_ours(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether nothing runs in the loop but a run, so that whatever happens in it is the doing of steps."""
+    return loop in _running
+
+
+def spawn(work: Coroutine[Any, Any, T], context: contextvars.Context | None = None) -> asyncio.Task[T]:
+    """A task on the running loop, whatever makers of tasks a step has given to it."""
+    return asyncio.Task(work, loop=asyncio.get_running_loop(), context=context)
+
+
+def _what_happened(error: SystemExit | RuntimeError) -> str:
+    if isinstance(error, SystemExit):
+        return f"a task or callback of a step called sys.exit({error.code})"
+    return "a step stopped the event loop"
+
+
+def _leave_the_loop() -> None:
+    """In a process that a step has forked: the loop's work is its parent's. Where the step awaits, the process ends."""
+    for loop, thread in _running.items():
+        if thread == threading.get_ident():
+            ready = getattr(loop, "_ready", None)
+            if ready is not None:
+                ready.clear()
+            loop.call_soon(os._exit, 0)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_the_loop)
+
+
+def _go_on(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T], process: int) -> T:
     while True:
         try:
             return loop.run_until_complete(task)
-        except SystemExit:
+        except (SystemExit, RuntimeError) as error:
+            end_if_forked(process, error)
             if task.done():
                 raise

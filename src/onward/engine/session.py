@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from onward.engine.calls import LocalCaller
 from onward.engine.children import Assignment, Processes
@@ -17,19 +18,32 @@ from onward.engine.gates import place_of
 from onward.engine.govern import Bounds, Governor, longest_call
 from onward.engine.inputs import Inputs
 from onward.engine.journal import Journal
+from onward.engine.loops import is_ours, spawn
 from onward.engine.resources import Resources
 from onward.engine.signals import stop_signals
 from onward.engine.suspects import Inquest
 from onward.engine.tally import Progress, Tally
 from onward.engine.worker import Worker
-from onward.errors import OnwardError
+from onward.errors import OnwardError, OutOfMemory, is_out_of_memory
 from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.plan import Plan
 from onward.model import Counts, RunResult, State
-from onward.policy.endings import OK, ONWARD_FAULT, SOME_FAILED, STOPPED_EARLY, Ending, NextAct, Remains, exit_code
+from onward.policy.endings import (
+    NEEDS_A_PERSON,
+    OK,
+    ONWARD_FAULT,
+    SOME_FAILED,
+    STOPPED_EARLY,
+    Ending,
+    NextAct,
+    Remains,
+    exit_code,
+)
 from onward.policy.versions import ResultVersions
-from onward.ports import Clock, RunBegun, Source, WorkStore
+from onward.ports import Clock, OlderOutputs, RunBegun, Source, WorkStore
+
+JOURNAL_ENDS_WITHIN = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +51,11 @@ class Options:
     """How a job is run. Times in seconds.
 
     `listeners`: (listener, whether it wants every record's events); they are called from several threads.
-    `before_exit` is called before a second signal ends the process. `asks_about`: a person asks about the effects of
-    these records, which are all that the run takes up; it feeds nothing. For tests: `source` stands in for the job's
-    own, `plan` for that of the job; `opened` is a store that is open already, with `in_process` steps that are for
-    worker processes run here, and not `patient` waits for no rate, no hours and no outage.
+    `waits` hears in words that another program holds the store. `before_exit` is called before a second signal ends
+    the process. `asks_about`: a person asks about the effects of these records, which are all that the run takes up; it
+    feeds nothing. For tests: `source` stands in for the job's own, `plan` for that of the job; `opened` is a store that
+    is open already, with `in_process` steps that are for worker processes run here, and not `patient` waits for no
+    rate, no hours and no outage.
     """
 
     store: str | None = None
@@ -52,6 +67,7 @@ class Options:
     progress: Callable[[Progress], None] | None = None
     listeners: list[tuple[Listener, bool]] = field(default_factory=list)
     announce: Callable[[Announcement], None] | None = None
+    waits: Callable[[str], None] | None = None
     handle_signals: bool = True
     before_exit: Callable[[], None] | None = None
     asks_about: Sequence[int] | None = None
@@ -65,7 +81,8 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What a run says before it works. `versions`: today's, in step order; `results`: those of what is finished."""
+    """What a run says before it works. `versions`: today's, in step order; `results`: those of what is finished;
+    `older`: what unfinished records go on from."""
 
     job: str
     instance: str
@@ -74,6 +91,7 @@ class Announcement:
     begun: RunBegun
     counts: Counts
     results: ResultVersions
+    older: OlderOutputs
     versions: dict[str, str]
 
 
@@ -149,11 +167,12 @@ class Session:
             options.progress,
         )
         self._loop = asyncio.get_running_loop()
+        self._disturbed = False
 
     async def work(self) -> RunResult:
         task = asyncio.current_task()
         assert task is not None
-        self._worker.is_cancelled = lambda: task.cancelling() > 0
+        self._worker.is_cancelled = lambda: self._disturbed or task.cancelling() > 0
         try:
             self._announce()
         except BaseException as error:
@@ -166,8 +185,9 @@ class Session:
         if self._feeds:
             self._feed.start()
         with self._signals():
+            by_steps = self._options.handle_signals and is_ours(self._loop) and not task.cancelling()
             try:
-                ending = await self._governed()
+                ending = await self._governed(task if by_steps else None)
             except BaseException as error:
                 await self._close()
                 self._give_up(error)
@@ -180,42 +200,72 @@ class Session:
             self._store.reopen()
             if isinstance(error, asyncio.CancelledError):
                 self._store.end_run(self._begun.run, STOPPED_EARLY, "cancelled")
+            elif is_out_of_memory(error):
+                self._store.end_run(self._begun.run, STOPPED_EARLY, "memory ran out")
             else:
                 self._store.end_run(self._begun.run, ONWARD_FAULT, type(error).__name__)
         self._store.close()
 
-    async def _governed(self) -> Ending | None:
+    async def _governed(self, own: asyncio.Task[Any] | None) -> Ending | None:
+        """`own`: this run's own task, where nobody but a step can have cancelled it."""
         try:
             ending = await self._governor.govern()
             return ending or (self._governor.feed_ending() if self._feeds else None)
         except asyncio.CancelledError:
-            await self._cancelled()
-            raise
+            if own is None:
+                await self._cancelled()
+                raise
+            self._end_disturbed(own)
+            return await self._governed(own)
         except OnwardError as error:
             return Ending(error.exit_code, "the run cannot go on", str(error))
+        except Exception as error:
+            if is_out_of_memory(error):
+                return Ending(OutOfMemory.exit_code, "memory ran out", str(error))
+            raise
 
     async def _cancelled(self) -> None:
         """The caller's task was cancelled: stop as at a signal, without grace."""
         await self._told_to_stop("cancelled")
         self._worker.slots.cut_all()
 
+    def _end_disturbed(self, own: asyncio.Task[Any]) -> None:
+        own.uncancel()
+        self._disturbed = True
+        self._governor.stop(
+            Ending(
+                NEEDS_A_PERSON,
+                "a step cancelled tasks that are not its own",
+                "asyncio.all_tasks() has those of the run, too; cancel none but those that the step has made",
+            )
+        )
+        self._worker.slots.cut_all()
+
     async def _close(self) -> None:
         self._feed.stop()
         self._worker.slots.close()
-        await asyncio.gather(self._inquest.close(), self._processes.close())
-        await asyncio.to_thread(self._journal.close)
+        await asyncio.gather(spawn(self._inquest.close()), spawn(self._processes.close()))
+        await self._journal_ends()
         if self._feeds:
             self._feed.join(1.0)
         for fault in await self._resources.close():
             self._events.emit("resource_failed", reason=fault)
         self._local.threads.close()
 
+    async def _journal_ends(self) -> None:
+        """Looked for now and then: another thread, to wait for it, may be more than memory has room for."""
+        self._journal.finish()
+        until = time.monotonic() + JOURNAL_ENDS_WITHIN
+        while not self._journal.has_ended and time.monotonic() < until:
+            await asyncio.sleep(0.002)
+
     def _result(self, ending: Ending | None) -> RunResult:
         counts, lost, head = self._counts, False, None
         with contextlib.suppress(OnwardError):
             self._store.reopen()
             counts = self._store.counts(self._begun.instance)
-        code = exit_code(self._remains(counts), ending)
+        remains = self._remains(counts)
+        code = exit_code(remains, ending)
         held = counts.held.get("stale", 0)
         if ending is None:
             left = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
@@ -225,9 +275,14 @@ class Session:
             ending = Ending(code, reason, next_act=_next_act(code, held, counts))
         elif code > ending.exit_code:
             ending = replace(ending, next_act=_next_act(code, held, counts))
+        elif code == STOPPED_EARLY and not remains.unfinished and counts.source_complete:  # others have done it
+            ending = replace(ending, next_act="failures" if remains.failed else "export")
+        stale, older = 0, 0
         try:
             head = self._store.end_run(self._begun.run, code, ending.reason, ending.detail)
             counts = self._store.counts(self._begun.instance)
+            stale = ResultVersions(self._store.results_by_version(self._begun.instance)).stale(self._versions())
+            older = self._store.older_outputs(self._begun.instance, self._versions()).records
             self._store.tidy()
         except OnwardError as error:
             lost = True  # the store cannot be written: the next run finds this one dead
@@ -246,6 +301,8 @@ class Session:
             vanished=counts.vanished,
             source_complete=counts.source_complete,
             held=counts.held,
+            stale=stale,
+            unfinished_older=older,
             seconds=round(seconds, 3),
             recorded=not lost,
             head=head,
@@ -266,9 +323,13 @@ class Session:
             stale = min(stale, unfinished)
         return Remains(unfinished, failed, stale)
 
+    def _versions(self) -> dict[str, str]:
+        return {step.name: step.version for step in self._plan.steps}
+
     def _announce(self) -> None:
         results = ResultVersions(self._store.results_by_version(self._begun.instance))
-        versions = {step.name: step.version for step in self._plan.steps}
+        versions = self._versions()
+        older = self._store.older_outputs(self._begun.instance, versions)
         counts = self._counts
         self._events.emit(
             "run_started",
@@ -276,6 +337,7 @@ class Session:
             to_go=counts.of(State.PENDING) + counts.of(State.IN_PROGRESS),
             reset=self._begun.reset_failed + sum(dead.put_back for dead in self._begun.dead_runs),
             stale=results.stale(versions),
+            unfinished_older=older.records,
         )
         for dead in self._begun.dead_runs:
             reason = "was told to stop" if dead.told_to_stop else "died"
@@ -294,6 +356,7 @@ class Session:
                     self._begun,
                     counts,
                     results,
+                    older,
                     versions,
                 )
             )
@@ -333,7 +396,7 @@ class Session:
         )
 
     def _stop_by_signal(self, number: int) -> None:
-        self._stopping = self._loop.create_task(self._told_to_stop(signal.Signals(number).name))
+        self._stopping = spawn(self._told_to_stop(signal.Signals(number).name))
 
     async def _told_to_stop(self, reason: str) -> None:
         with contextlib.suppress(OnwardError):  # it has ended, or its store is gone: that is told elsewhere

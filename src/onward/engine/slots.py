@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from onward.engine.attempt import Attempt
+from onward.engine.loops import spawn
 
 YIELD_AFTER = 64
 CUT_GRACE = 1.0
@@ -35,7 +36,8 @@ class Slot:
     def start_clock(self) -> None:
         """The step's function is about to be called: its timeout begins."""
         if self.attempt is not None and self.attempt.step is not None:
-            self.deadline = time.monotonic() + self.attempt.step.timeout
+            left = self.attempt.time_left
+            self.deadline = time.monotonic() + (self.attempt.step.timeout if left is None else left)
 
 
 class Slots:
@@ -84,7 +86,7 @@ class Slots:
         if len(self._slots) < self.limit and not self._closed:
             slot = Slot()
             self._slots.append(slot)
-            slot.task = asyncio.get_running_loop().create_task(self._work(slot), context=self._context.copy())
+            slot.task = spawn(self._work(slot), self._context.copy())
             slot.task.add_done_callback(lambda task: self._ended(slot, task))
 
     def _ended(self, slot: Slot, task: asyncio.Task[None]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from onward.engine.attempt import Attempt
 from onward.engine.children import Assignment, Child, Starts, end_all
+from onward.engine.loops import spawn
 from onward.engine.outcomes import CallOutcome, Died
 from onward.engine.worker import Worker
 from onward.model import Claimed, Failure
@@ -38,12 +39,19 @@ class Group:
         """The living one."""
         return self._child if self._child is not None and not self._child.dead else None
 
+    async def up(self) -> None:
+        """Start the child: what is decided before a call is not to grow old while it loads."""
+        if self.child is None:
+            await self.starts.pause()
+        self._child = self.child or self.starts.make()
+        await self._child.up()
+
     async def call(self, attempt: Attempt) -> CallOutcome:
         if self.child is None:
             await self.starts.pause()
         child = self._child = self.child or self.starts.make()
         outcome = self.starts.judge(child, await child.call(attempt, self._inquest.value_of(attempt)))
-        if isinstance(outcome, Died):
+        if isinstance(outcome, Died) or attempt.phase in ("prepare", "probe"):  # the send is still to be survived
             return outcome
         self.leave(attempt.claimed.id)
         return outcome
@@ -76,7 +84,7 @@ class Inquest:
     def begin(self) -> None:
         """Take up waiting suspects, unless that is under way."""
         if not self.is_busy and not self._worker.stopping and self._worker.limit_left != 0 and self._worker.may_claim():
-            self._task = asyncio.get_running_loop().create_task(self._claim())
+            self._task = spawn(self._claim())
             self._task.add_done_callback(self._claimed)
 
     def _claimed(self, task: asyncio.Task[None]) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from onward.engine.forks import end_if_forked
+from onward.errors import is_out_of_memory
 
 _Work = tuple[asyncio.Future[Any], Callable[..., Any], Sequence[Any], Mapping[str, Any], contextvars.Context]
 
@@ -20,6 +24,7 @@ class Threads:
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._idle = 0
         self._count = 0
+        self._process = os.getpid()
         self._abandoned: set[asyncio.Future[Any]] = set()
 
     @property
@@ -36,8 +41,7 @@ class Threads:
         if self._idle:
             self._idle -= 1
         else:
-            self._count += 1
-            threading.Thread(target=self._work, name=f"onward-step-{self._count}", daemon=True).start()
+            self._start()
         self._queue.put((future, function, first, others, contextvars.copy_context()))
         while True:
             try:
@@ -48,6 +52,16 @@ class Threads:
                 if not to_the_end or task is None:
                     raise
                 task.uncancel()
+
+    def _start(self) -> None:
+        """Raises MemoryError where there is no room for another thread."""
+        try:
+            threading.Thread(target=self._work, name=f"onward-step-{self._count + 1}", daemon=True).start()
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise MemoryError("no room for another thread") from error
+            raise
+        self._count += 1
 
     def close(self) -> None:
         for _ in range(self._idle):
@@ -61,6 +75,7 @@ class Threads:
                 result = context.run(function, *first, **others)
             except BaseException as raised:
                 error = raised
+            end_if_forked(self._process, error)
             try:
                 self._loop.call_soon_threadsafe(self._ended, future, result, error)
             except RuntimeError:  # the loop has closed: nobody waits any more

@@ -203,7 +203,9 @@ class Worker:
         self.tally.counts.states[State.IN_PROGRESS] -= 1
         if fact.state is State.IN_PROGRESS and fact.started and attempt.step is not None:
             self.admission.release(attempt)
-        self._emit("lease_lost", attempt, reason="the record was changed or taken over meanwhile")
+        self._emit(
+            "lease_lost", attempt, reason="the record vanished from the input, was changed or taken over meanwhile"
+        )
         self.on_left(attempt, fact)
 
     # Claims.
@@ -358,12 +360,11 @@ class Worker:
             return
         gate.calls += 1
         attempt.inside = gate
-        if step.effect is not None and (instead := self._effects.begin(attempt)) is not None:
-            self.admission.leave(attempt)
-            self._state(attempt, instead)
-            return
         caller = attempt.home or (self._processes if step.process else self._caller)
         try:
+            if step.effect is not None and (instead := await self._effects.begin(attempt)) is not None:
+                self._state(attempt, instead)
+                return
             outcome = await caller.call(attempt)  # type: ignore[attr-defined]
         except asyncio.CancelledError:
             if slot.given_up:
@@ -491,7 +492,8 @@ class Worker:
             self._loop.call_later(HELD_BACK, self.outages.look_around)
 
     def _effect_ended(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
-        if not isinstance(outcome, Raised) or outcome.failure.kind is not Kind.FATAL:
+        survived = not isinstance(outcome, Raised) or outcome.failure.kind is not Kind.FATAL
+        if survived and attempt.phase in ("send", "confirm"):
             attempt.clear()
         if isinstance(outcome, Raised) and outcome.failure.kind is Kind.TRANSIENT:
             if outcome.failure.not_applied or attempt.phase == "prepare":

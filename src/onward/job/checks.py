@@ -20,6 +20,12 @@ def positive_seconds(name: str, value: Any) -> float:
     return float(value)
 
 
+def seconds_from_zero(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise DeclarationError(f"{name} must be a number of seconds, 0 or more, not {value!r}")
+    return float(value)
+
+
 def yes_or_no(name: str, value: Any) -> bool:
     if type(value) is not bool:
         raise DeclarationError(f"{name} must be True or False, not {value!r}")

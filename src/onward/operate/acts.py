@@ -10,10 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any, Literal
 
+from onward.codec import dumps, loads
 from onward.errors import MisfitRecord, UsageError
 from onward.operate.choices import Entry, Selection, entries_of, given_keys, numbers, readable_twice
 from onward.operate.questions import Subject, check_kind
 from onward.ports import Choice, Decided, Desk
+
+LINE = '{"line":'
+LONGEST_FORM = 200
 
 Act = Literal["retry", "release", "rerun"]
 Validate = Callable[[Any], Any]
@@ -23,6 +27,9 @@ MEANT = {
     "release": "quarantined record",
     "rerun": "finished record",
 }
+
+
+TAKEN_BY = {"failed": "retry", "quarantined": "release", "succeeded": "rerun"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,9 @@ class Marked:
             counted = ((number, state) for state, number in sorted(self.passed_over.items()))
             others = ", ".join(f"{n} {what}{'s' if what == 'bad line' and n > 1 else ''}" for n, what in counted)
             said += f" ({self.act} is not for {others})"
+            said += "".join(
+                f"; {state} ones are for {act}" for state, act in TAKEN_BY.items() if state in self.passed_over
+            )
         if self.passed_over.get("bad line"):
             said += "; a bad line is mended in the input, or goes on as the corrected record that release --from gives"
         return said
@@ -94,7 +104,7 @@ def _check_step(desk: Desk, subject: Subject, act: Act, step: str | None) -> Non
         return
     known = list(subject.today)
     if act != "rerun":
-        causes = desk.standing(subject.number).counts.failures
+        causes = desk.standing(subject.number, subject.today).counts.failures
         known += sorted({at for at, _ in causes if at is not None} - set(known))
     if step not in known:
         raise UsageError(f"there is no step {step!r} (steps: {', '.join(known)})")
@@ -113,6 +123,9 @@ def _from_file(
 
     named, corrected = array("q"), array("q")
     for number, entry in read(check):
+        if check is not None and entry.value is not None and entry.value.startswith(LINE):
+            _refuse_line(desk, number, entry)
+            _validated(validate, entry, loads(entry.value))
         (named if entry.value is None else corrected).append(number)
     if corrected and (selection.kind or selection.step or selection.stale):
         raise UsageError(f"{name} gives inputs, and says by that which records; leave out kind, step and stale")
@@ -128,14 +141,41 @@ def _from_file(
 
 def _checked(validate: Validate | None) -> Callable[[Entry, Any], None]:
     def check(entry: Entry, value: Any) -> None:
-        if validate is None:
-            return
-        try:
-            validate(value)
-        except MisfitRecord as misfit:
-            raise UsageError(f"{entry.where}: the input still does not fit: {misfit}") from None
+        if entry.value is not None and not entry.value.startswith(LINE):  # such a one is looked at with its record
+            _validated(validate, entry, value)
 
     return check
+
+
+def _validated(validate: Validate | None, entry: Entry, value: Any) -> None:
+    try:
+        if validate is not None:
+            validate(value)
+    except MisfitRecord as misfit:
+        raise UsageError(f"{entry.where}: the input still does not fit: {misfit}") from None
+
+
+def _refuse_line(desk: Desk, number: int, entry: Entry) -> None:
+    """A bad line is exported as its text; given back in that form, the text would be taken for a record."""
+    assert entry.value is not None
+    value, facts = loads(entry.value), desk.record(number)
+    of_bad_line = facts.failure is not None and facts.failure.error_type == "BadLine"
+    if set(value) != {"line"} or not of_bad_line or facts.generations[-1].input == entry.value:
+        return
+    form = dumps({"key": entry.key, "input": _as_record(value["line"])})
+    raise UsageError(
+        f"{entry.where}: in place of a bad line stands the whole record that the steps are to get, not the text of "
+        f"its line: {form}; or mend the line in the input and run again"
+    )
+
+
+def _as_record(line: Any) -> Any:
+    """What a corrected line means, where that can be told and shown."""
+    try:
+        record = loads(line) if isinstance(line, str) and len(line) <= LONGEST_FORM else None
+    except ValueError:
+        record = None
+    return record if isinstance(record, dict) else {"field": "value"}
 
 
 def _unchecked(entry: Entry, value: Any) -> None:

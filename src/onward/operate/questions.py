@@ -72,7 +72,7 @@ def instances(desk: Desk, job: str) -> list[dict[str, Any]]:
 
 def status(desk: Desk, subject: Subject) -> dict[str, Any]:
     """How an instance stands, as the contract has it."""
-    standing = desk.standing(subject.number)
+    standing = desk.standing(subject.number, subject.today)
     counts, results = standing.counts, ResultVersions(standing.results)
     return {
         "job": subject.job,
@@ -85,6 +85,8 @@ def status(desk: Desk, subject: Subject) -> dict[str, Any]:
         "vanished": counts.vanished,
         "stale": results.stale(subject.today),
         "older_versions": results.older(subject.today),
+        "unfinished_older": standing.older.records,
+        "unfinished_older_versions": {step: dict(versions) for step, versions in standing.older.steps.items()},
         "skipped": counts.skipped,
         "steps": [
             {"name": step, "version": version, "succeeded": counts.steps.get(step, 0)}

@@ -29,8 +29,10 @@ class Traits:
     on_unknown: OnUnknown = "hold"
 
     def dedupes(self, entry: Entry, now: float) -> bool:
-        """Whether the far side still knows the key of the first send."""
-        return self.keyed and (self.expires is None or now < entry.first_at + self.expires)
+        """Whether the far side will still know the key of the first send when another one lands that begins now."""
+        if not self.keyed or self.expires is None:
+            return self.keyed
+        return now + self.deadline + self.settle < entry.first_at + self.expires
 
     @property
     def finds_out(self) -> bool:
@@ -115,6 +117,17 @@ def _confirmed_by(traits: Traits, entry: Entry) -> float:
 def sends_again(entry: Entry, fence: int) -> bool:
     """Whether a send by the holder would not be the first: what it brings says nothing of those before it."""
     return entry.state is not EntryState.INTENDED or entry.fence != fence
+
+
+def time_to_send(traits: Traits, entry: Entry, now: float) -> float:
+    """Seconds that the first send under an intent may take: its deadline counts from when the intent was made, so that
+    who finds the entry later knows when the call had ended, however late it began."""
+    return traits.deadline - max(now - entry.intended_at, 0.0)
+
+
+def is_old(traits: Traits, entry: Entry, now: float) -> bool:
+    """Whether an intent has waited so long for its send that it is to be made anew."""
+    return time_to_send(traits, entry, now) < traits.deadline / 2
 
 
 def landed_by(traits: Traits, entry: Entry) -> float:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import threading
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ MAX_AHEAD = 10_000
 MAX_RECORDS = 1_000
 MAX_CHARACTERS = 4 << 20
 SLOW = 0.05
+CLOSE_WITHIN = 1.0
 
 Make = Callable[[], Iterable[Any] | AsyncIterable[Any]]
 
@@ -31,8 +34,8 @@ def iterable(make: Make, key: str | Sequence[str] | None = None, version: str | 
 
     `key` names the field, or fields, that identify a record; without it the value itself, text or an integer, does.
     Values may be plain JSON values, pydantic models, dataclasses (see `onward.sources.plain`). The iterable is never
-    asked for more than 10,000 records beyond those that have ended. An async iterable runs in an event loop of its
-    own. Raises DeclarationError.
+    asked for more than 10,000 records beyond those that have ended. It is gone through in a thread of its own, an async
+    iterable in an event loop of its own there. Raises DeclarationError.
     """
     if not callable(make):
         raise DeclarationError("iterable() takes a function that makes the iterable: iterable(lambda: rows)")
@@ -76,26 +79,14 @@ class IterableSource:
 
     def read(self, cursor: str | None, validate: Validate | None) -> Iterator[FeedBlock]:
         """See `onward.ports.Source`. Always from the start; SourceError where the iterable itself fails."""
-        collector = _Collector(RecordMaker(self.title, self._fields, validate))
-        failure: SourceError | None = None
+        reading = _Reading(self._made, _Collector(RecordMaker(self.title, self._fields, validate)))
         try:
-            made = self._made()
-            batches = _batches_async(made, collector) if hasattr(made, "__anext__") else _batches(made, collector)
-        except Exception as error:
-            raise self._failed(error, 0) from error
-        while failure is None:
-            try:
-                items = next(batches, None)
-            except Exception as error:
-                failure = self._failed(error, collector.count)
-                failure.__cause__ = error
-                items = None
-            if items is None:
-                break
-            yield from self._blocks(items)
-        yield from self._blocks(collector.taken())
-        if failure is not None:
-            raise failure
+            while (items := reading.next()) is not None:
+                yield from self._blocks(items)
+        finally:
+            reading.end()
+        if reading.failure is not None:
+            raise self._failed(reading.failure, reading.collector.count) from reading.failure
         yield FeedBlock([], [], self._cursor(), complete=True)
 
     def _blocks(self, items: list[SourceRecord | BadLine]) -> Iterator[FeedBlock]:
@@ -115,7 +106,7 @@ class IterableSource:
         self._made_before = iterator
         return iterator
 
-    def _failed(self, error: Exception, count: int) -> SourceError:
+    def _failed(self, error: BaseException, count: int) -> SourceError:
         if isinstance(error, SourceError):
             return error
         return SourceError(f"{self.title}() failed after {count:,} records: {type(error).__name__}: {error}")
@@ -130,8 +121,8 @@ class _Collector:
 
     def __init__(self, maker: RecordMaker):
         self.count = 0
+        self.items: list[SourceRecord | BadLine] = []
         self._maker = maker
-        self._items: list[SourceRecord | BadLine] = []
         self._characters = 0
         self._limit = 1
         self._asked = time.monotonic()
@@ -142,14 +133,18 @@ class _Collector:
         slow, self._asked = now - self._asked > SLOW, now
         self.count += 1
         item = item_of(value, self.count, self._maker)
-        self._items.append(item)
+        self.items.append(item)
         self._characters += len(item.value if isinstance(item, SourceRecord) else item.raw)
         if slow:
-            self._limit = 1
-        return slow or len(self._items) >= self._limit or self._characters >= MAX_CHARACTERS
+            self.hurry()
+        return len(self.items) >= self._limit or self._characters >= MAX_CHARACTERS
+
+    def hurry(self) -> None:
+        """Records come slowly: the next is handed over at once."""
+        self._limit = 1
 
     def taken(self) -> list[SourceRecord | BadLine]:
-        items, self._items, self._characters = self._items, [], 0
+        items, self.items, self._characters = self.items, [], 0
         self._limit = min(self._limit * 2, MAX_RECORDS)
         return items
 
@@ -158,28 +153,91 @@ class _Collector:
         self._asked = time.monotonic()
 
 
-def _batches(iterator: Iterator[Any], collector: _Collector) -> Iterator[list[SourceRecord | BadLine]]:
-    try:
-        for value in iterator:
-            if collector.add(value):
-                yield collector.taken()
-                collector.ask_again()
-    finally:
-        if hasattr(iterator, "close"):
-            iterator.close()
+class _Reading:
+    """An iterable that is gone through in a thread of its own, so that what it gave can be handed over while it is
+    long in giving more. It is asked only while somebody waits for a block."""
 
+    def __init__(self, make: Callable[[], Any], collector: _Collector):
+        self.failure: BaseException | None = None
+        self.collector = collector
+        self._make = make
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._wanted = self._full = self._over = self._closed = False
+        self._thread = threading.Thread(target=self._work, name="onward-iterable", daemon=True)
 
-def _batches_async(iterator: AsyncIterator[Any], collector: _Collector) -> Iterator[list[SourceRecord | BadLine]]:
-    async def gather() -> bool:
-        async for value in iterator:
-            if collector.add(value):
-                return True
-        return False
+    def next(self) -> list[SourceRecord | BadLine] | None:
+        """The next block's records; None at the end, or where the iterable fails."""
+        if not self._thread.ident:
+            self._thread.start()
+        with self._changed:
+            self._wanted = True
+            self._changed.notify_all()
+            if not self._changed.wait_for(self._has_block, SLOW) and not self.collector.items:
+                self.collector.hurry()
+                self._changed.wait_for(self._has_block)
+            self._wanted = self._full = False
+            return self.collector.taken() if self.collector.items or not self._over else None
 
-    with asyncio.Runner() as runner:
-        while runner.run(gather()):
-            yield collector.taken()
-            collector.ask_again()
+    def _has_block(self) -> bool:
+        return self._full or self._over
+
+    def end(self) -> None:
+        """Have the iterable closed, unless it is in the midst of something that takes long."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_WITHIN)
+
+    def _work(self) -> None:
+        try:
+            made = self._make()
+            pauses = self._pauses_async(made) if hasattr(made, "__anext__") else self._pauses(made)
+            with contextlib.closing(pauses):
+                for _ in pauses:
+                    if not self._goes_on():
+                        break
+        except BaseException as error:  # SystemExit and the like are the iterable's own
+            self.failure = error
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    def _goes_on(self) -> bool:
+        """Wait until another block is wanted; False where none ever will be."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or (self._wanted and not self._full))
+            self.collector.ask_again()
+            return not self._closed
+
+    def _add(self, value: Any) -> bool:
+        """Take one value; True where to pause is due."""
+        with self._lock:  # the same, and quicker
+            self._full = self.collector.add(value)
+            if self._full:
+                self._changed.notify_all()
+            return self._full or not self._wanted
+
+    def _pauses(self, iterator: Iterator[Any]) -> Generator[None, None, None]:
+        try:
+            for value in iterator:
+                if self._add(value):
+                    yield
+        finally:
+            if hasattr(iterator, "close"):
+                iterator.close()
+
+    def _pauses_async(self, iterator: AsyncIterator[Any]) -> Generator[None, None, None]:
+        async def gather() -> bool:
+            async for value in iterator:
+                if self._add(value):
+                    return True
+            return False
+
+        with asyncio.Runner() as runner:
+            while runner.run(gather()):
+                yield
 
 
 def item_of(value: Any, position: int, maker: RecordMaker) -> SourceRecord | BadLine:

@@ -106,11 +106,8 @@ def valid_key_of(valid: Any, raw: Any, fields: tuple[str, ...] | None) -> str:
 def _whole_key(value: Any) -> str:
     """Text, an integer, or a list of them."""
     if isinstance(value, list | tuple) and value:
-        for part in value:
-            _require_key(part, "a part of the key")
-        return canonical_key(list(value))
-    _require_key(value, "the record, which is its own key,")
-    return canonical_key(value)
+        return canonical_key([_checked(part, "a part of the key") for part in value])
+    return canonical_key(_checked(value, "the record, which is its own key,"))
 
 
 def described(value: Any) -> str:
@@ -138,21 +135,22 @@ def _item(valid: Any, field: str) -> Any:
 
 
 def _canonical(parts: list[tuple[str, Any]]) -> str:
+    key = []
     for field, part in parts:
         if part is _MISSING:
             raise NoKey(f"there is no field {_quoted(field)}, which is the key")
         if type(part) is not int and not (type(part) is str and part):
-            _require_key(part, f"the key field {_quoted(field)}")
-    if len(parts) == 1:
-        return canonical_key(parts[0][1])
-    return canonical_key([part for _, part in parts])
+            part = _checked(part, f"the key field {_quoted(field)}")
+        key.append(part)
+    return canonical_key(key[0] if len(key) == 1 else key)
 
 
-def _require_key(part: Any, what: str) -> None:
-    kind = type(part)
-    if kind is int or (kind is str and part):
-        return
-    if kind is str:
+def _checked(part: Any, what: str) -> str | int:
+    """A part of a key: text or an integer, also where it is of a class of its own, such as a member of a StrEnum."""
+    part = scalar(part) if isinstance(part, str | int) else part
+    if type(part) is int or (type(part) is str and part):
+        return part
+    if type(part) is str:
         raise NoKey(f"{what} is empty")
     if part is None:
         raise NoKey(f"{what} is null")

@@ -28,7 +28,7 @@ from onward.ports import (
 )
 from onward.store.sqlite import statements
 from onward.store.sqlite.liveness import RunLocks
-from onward.store.sqlite.reading import read_counts, read_result_versions
+from onward.store.sqlite.reading import read_counts, read_older_outputs, read_result_versions
 from onward.store.sqlite.spool import NOTHING, Spool
 
 SQL = statements.load("asking.sql")
@@ -111,7 +111,7 @@ class Questions:
         except OSError:  # a folder that cannot be written has no lock file to ask; the lease must do
             return True
 
-    def standing(self, instance: int) -> Standing:
+    def standing(self, instance: int, today: Mapping[str, str]) -> Standing:
         with self.one_reading():
             counts = read_counts(self.connection, instance)
             runs = self.runs(instance)
@@ -125,6 +125,7 @@ class Questions:
                     self._in_flight(*row)
                     for row in self.rows("in_flight", instance=instance, alive=alive, limit=IN_FLIGHT)
                 ],
+                read_older_outputs(self.connection, instance, today),
             )
 
     def _waiting(self, instance: int, held: dict[str, int], runs: list[RunFacts], alive: str) -> list[Waiting]:

@@ -6,21 +6,18 @@ import contextlib
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import apsw
 
 from onward.errors import OnwardError, StoreError, StoreMissing, StoreWriteError
 from onward.store.sqlite import statements
 from onward.store.sqlite.liveness import RunLocks
-
-T = TypeVar("T")
+from onward.store.sqlite.patience import BUSY_SECONDS, Patience, patiently
 
 APPLICATION_ID = 0x6F6E7764  # "onwd"
-BUSY_SECONDS = 60.0
 BUSY_MILLISECONDS = int(BUSY_SECONDS * 1000)
 LEAST_ROOM = 256 << 10
 """Bytes that must be free to begin: SQLite's shared memory lies in a file, and where that finds no room the process
@@ -55,9 +52,13 @@ def path_of(url: str) -> Path | None:
 
 
 def open_writer(
-    path: Path | None, create: bool = True, scripts: list[tuple[int, str]] | None = None
+    path: Path | None,
+    create: bool = True,
+    scripts: list[tuple[int, str]] | None = None,
+    waits: Callable[[str], None] | None = None,
 ) -> tuple[apsw.Connection, bool]:
-    """The one writing connection of a process, migrated; and whether the store is new."""
+    """The one writing connection of a process, migrated; and whether the store is new. `waits` hears in words for
+    people of a wait for another program's lock that takes long."""
     new = path is None or not _exists(path)
     if path is not None:
         if new and not create:
@@ -66,8 +67,10 @@ def open_writer(
         RunLocks(path).check()  # where there are none, SQLite would wait for a minute and blame another program
     with _plain_errors(path):
         connection = _connect(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        if waits is not None:
+            connection.set_busy_handler(Patience(path, waits))
         with _closed_if_refused(connection):
-            _patiently(lambda: _configure_writer(connection, path))
+            patiently(lambda: _configure_writer(connection, path))
             migrate(connection, scripts if scripts is not None else statements.migrations(), path)
     return connection, new
 
@@ -77,7 +80,7 @@ def reopen_writer(path: Path) -> apsw.Connection:
     with _plain_errors(path):
         connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
         with _closed_if_refused(connection):
-            _patiently(lambda: _configure_writer(connection, path))
+            patiently(lambda: _configure_writer(connection, path))
     return connection
 
 
@@ -206,7 +209,7 @@ def _is_foreign(path: Path) -> bool:
     beside = any(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal"))
     address = path.absolute().as_uri() + ("" if beside else "?immutable=1")
     with _plain_errors(path):
-        return _patiently(lambda: _has_unmarked_tables(address))
+        return patiently(lambda: _has_unmarked_tables(address))
 
 
 def _has_unmarked_tables(address: str) -> bool:
@@ -246,18 +249,6 @@ def _connect(path: Path | None, flags: int) -> apsw.Connection:
     connection = apsw.Connection(str(path) if path else MEMORY, flags=flags)
     connection.set_busy_timeout(BUSY_MILLISECONDS)
     return connection
-
-
-def _patiently(act: Callable[[], T]) -> T:
-    """Waits for locks where SQLite does not: while another process begins a log or recovers one."""
-    until = time.monotonic() + BUSY_MILLISECONDS / 1000
-    while True:
-        try:
-            return act()
-        except apsw.BusyError:
-            if time.monotonic() >= until:
-                raise
-            time.sleep(0.02)
 
 
 def _configure_writer(connection: apsw.Connection, path: Path | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import apsw
@@ -63,9 +63,9 @@ class SqliteDesk:
         with connection._plain_errors(self.path):
             return self._questions.instances(job)
 
-    def standing(self, instance: int) -> Standing:
+    def standing(self, instance: int, today: Mapping[str, str]) -> Standing:
         with connection._plain_errors(self.path):
-            return self._questions.standing(instance)
+            return self._questions.standing(instance, today)
 
     def failures(self, instance: int, states: Sequence[State], kind: str | None) -> Iterator[FailedRecord]:
         with connection._plain_errors(self.path):

@@ -35,6 +35,13 @@ SELECT min(r.not_before) FROM json_each(:rows) j CROSS JOIN records r
 WHERE r.state <> 'succeeded' AND r.instance = :instance AND r.state = 'pending' AND r.vanished = 0 AND r.hold IS NULL
   AND r.gate = j.value AND r.not_before > 0
 
+-- name: first_waits_began_at_gates
+SELECT (SELECT since FROM records
+        WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL
+          AND gate = j.value AND not_before > 0
+        ORDER BY not_before LIMIT 1)
+FROM json_each(:rows) j
+
 -- name: forget_gates
 UPDATE records SET gate = NULL
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS :hold

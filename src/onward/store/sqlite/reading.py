@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 import apsw
 import orjson
 
 from onward.model import Counts, ResultGroup, State
 from onward.policy.versions import ResultVersions
+from onward.ports import OlderOutputs
 from onward.store.sqlite import statements
+
+SQL = statements.load("reading.sql")
 
 
 def read_counts(connection: apsw.Connection, instance: int) -> Counts:
@@ -51,3 +57,42 @@ def read_result_versions(connection: apsw.Connection, instance: int) -> ResultVe
     return ResultVersions(
         [ResultGroup(*lineages[name], n, changed) for name, (n, changed) in counted.items() if n or changed]
     )
+
+
+def read_older_outputs(connection: apsw.Connection, instance: int, today: Mapping[str, str]) -> OlderOutputs:
+    """What unfinished records have from other versions than today's. Looked for only where a run had others, and only
+    until as many checkpoints are found as the counters say there are."""
+    found = OlderOutputs()
+    with connection:
+        if _had_others(connection, instance, today):
+            there = _unfinished_outputs(connection, instance, today)
+            if there > 0:
+                found = _older_outputs(connection, instance, today, there)
+    return found
+
+
+def _had_others(connection: apsw.Connection, instance: int, today: Mapping[str, str]) -> bool:
+    for (versions,) in connection.execute(SQL["versions_run"], {"instance": instance}):
+        if any(today.get(step, version) != version for step, version in orjson.loads(versions)):
+            return True
+    return False
+
+
+def _older_outputs(connection: apsw.Connection, instance: int, today: Mapping[str, str], there: int) -> OlderOutputs:
+    bindings = {"instance": instance, "today": orjson.dumps(dict(today)).decode(), "there": there}
+    records, steps = 0, dict[str, dict[str, int]]()
+    for step, version, number in connection.execute(SQL["older_outputs"], bindings):
+        if step is None:
+            records = number
+        else:
+            steps.setdefault(step, {})[version] = number
+    return OlderOutputs(records, {step: steps[step] for step in today if step in steps})
+
+
+def _unfinished_outputs(connection: apsw.Connection, instance: int, today: Mapping[str, str]) -> int:
+    """How many checkpoints of today's steps unfinished records have: all of them, less those of finished ones."""
+    there: Counter[str] = Counter(read_counts(connection, instance).steps)
+    for group in read_result_versions(connection, instance).groups:
+        made = [step for step in group.made_by if step != group.skipped]  # that one ended the record without an output
+        there.subtract(dict.fromkeys(made, group.count + group.changed))
+    return sum(there[step] for step in today)

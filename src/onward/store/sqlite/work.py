@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,18 +15,30 @@ from onward.errors import LeaseLost, OnwardError, SourceMoved, StoreWriteError
 from onward.model import Counts, ResultGroup, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
-from onward.ports import Batch, Clock, DeadRun, FeedState, GateStanding, Outcome, Pause, RunBegun, RunStart
-from onward.store.sqlite import chain, claims, connection, facts, feeding, gates, names
+from onward.ports import (
+    Batch,
+    Clock,
+    DeadRun,
+    FeedState,
+    GateStanding,
+    OlderOutputs,
+    Outcome,
+    Pause,
+    RunBegun,
+    RunStart,
+)
+from onward.store.sqlite import chain, claims, connection, facts, feeding, gates, names, waits
 from onward.store.sqlite.change import Change, storable
 from onward.store.sqlite.liveness import RunLocks
-from onward.store.sqlite.reading import read_counts, read_result_versions
+from onward.store.sqlite.reading import read_counts, read_older_outputs, read_result_versions
 
 LEASE_SECONDS = 30.0
 TIDY_MILLISECONDS = 200
 
 
 class SqliteWorkStore:
-    """One process's writing connection. `lease` in seconds; `path` None keeps everything in memory.
+    """One process's writing connection. `lease` in seconds; `path` None keeps everything in memory. `waits` hears, in
+    words for people, that another program holds the store.
 
     After a fault of the disk nothing says what of the log is on it: the connection is not used again, and the log is
     left as it is for who opens the store next.
@@ -39,12 +51,13 @@ class SqliteWorkStore:
         lease: float = LEASE_SECONDS,
         create: bool = True,
         store_inputs: bool = True,
+        waits: Callable[[str], None] | None = None,
     ):
         self.path = path
         self._clock = clock
         self.lease = lease
         self._store_inputs = store_inputs
-        self._connection, self.new = connection.open_writer(path, create)
+        self._connection, self.new = connection.open_writer(path, create, waits=waits)
         self._schema = connection.schema_of(self._connection)
         self._identity = connection.identity_of(path)
         self._locks = RunLocks(path)
@@ -87,6 +100,8 @@ class SqliteWorkStore:
                 outcome.lost, outcome.met = facts.apply(change, batch.facts, self._lineages, alive)
             for block in batch.blocks:
                 outcome.fed.append(feeding.apply(change, block, self._store_inputs))
+            if batch.wishes:
+                waits.mend(change)
             for wish in batch.wishes:
                 outcome.claimed.append(claims.claim(change, wish))
             if batch.wishes:
@@ -160,6 +175,9 @@ class SqliteWorkStore:
     def note_gates(self, run: int, standings: Sequence[GateStanding], told: Sequence[tuple[str, str]]) -> None:
         with self._change_by(run) as change:
             gates.note(change, standings, told)
+
+    def older_outputs(self, instance: int, today: Mapping[str, str]) -> OlderOutputs:
+        return read_older_outputs(self._connection, instance, today)
 
     def reset_first_ended(self, run: int) -> int:
         with self._change_by(run) as change:

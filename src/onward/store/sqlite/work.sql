@@ -357,3 +357,14 @@ GROUP BY hold
 
 -- name: move_instance
 UPDATE instances SET location = :location WHERE id = :instance
+
+-- name: first_wait_began
+SELECT since FROM records
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL
+  AND gate IS NULL AND not_before > 0
+ORDER BY not_before LIMIT 1
+
+-- name: mend_waits
+UPDATE records SET not_before = :now + not_before - since, since = :now
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL
+  AND not_before > :now AND since > :now
