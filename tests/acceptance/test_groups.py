@@ -209,13 +209,13 @@ def file(record):
 
 def test_asked_to_wait_a_whole_group_does_and_nobody_else(tmp_path: Path) -> None:
     with portal(tmp_path) as server:
-        server.rule("CA", status=429, seconds=1.0, Retry_After="3")
+        server.rule("CA", status=429, seconds=8.0, Retry_After="3")
         place = a_place(
             tmp_path, grouped('onward.Group("state", concurrency=2)', step=", retry=onward.Retry(attempts=1)")
         )
         assert place.run().counts == {"succeeded": 30}
         refused = server.requests("CA", 429)
-        assert 1 <= len(refused) <= 4
+        assert 1 <= len(refused) <= 8
         served = server.requests("CA", 200)
         assert served[0][0] - refused[-1][0] > 2.9
         assert server.requests("NY")[-1][0] < served[0][0]

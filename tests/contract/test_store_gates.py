@@ -153,14 +153,14 @@ def test_status_says_why_records_wait_at_a_gate(bench: Bench) -> None:
     bench.store.note_gates(
         run, [GateStanding(gate("CA"), "group CA is closed", until)], [("run_paused", "group CA is closed")]
     )
-    assert [(one.reason, one.count, one.until) for one in bench.stores.desk().standing(1).waiting] == [
+    assert [(one.reason, one.count, one.until) for one in bench.stores.desk().standing(1, {}).waiting] == [
         ("group CA is closed", 2, until)
     ]
     bench.store.note_gates(run, [GateStanding('["","a"]', "step a: calls fail", until, whole=True)], [])
-    assert [(one.reason, one.count) for one in bench.stores.desk().standing(1).waiting] == [("step a: calls fail", 1)]
+    assert [(one.reason, one.count) for one in bench.stores.desk().standing(1, {}).waiting] == [("step a: calls fail", 1)]
     bench.clock.pass_time(200)
     bench.store.end_run(run, 3, "an outage")
-    assert bench.stores.desk().standing(1).waiting == []
+    assert bench.stores.desk().standing(1, {}).waiting == []
 
 
 def test_people_pause_and_resume(bench: Bench) -> None:
@@ -173,7 +173,7 @@ def test_people_pause_and_resume(bench: Bench) -> None:
         (None, "ben", None),
         ("CA", "anna", "the portal is down"),
     ]
-    assert [(one.reason, one.count) for one in desk.standing(1).waiting] == [
+    assert [(one.reason, one.count) for one in desk.standing(1, {}).waiting] == [
         ("the job is paused by ben", 3),
         ("group CA is paused by anna: the portal is down", 1),
     ]
