@@ -116,8 +116,18 @@ def canonical_key(value: Any) -> str:
 
 def canonical_hash(text: str) -> str:
     """128 bits over what JSON text says, whatever the order of its names."""
-    said = json.dumps(loads(text), sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(_sorted(text), digest_size=16).hexdigest()
+
+
+def _sorted(text: str) -> bytes:
+    """Which of the two encoders writes it depends on what the text says alone."""
+    value = loads(text)
+    if not may_lose_digits(_as_bytes(text)):
+        try:
+            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        except TypeError:
+            pass  # half of a surrogate pair
+    return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode()
 
 
 def plain_key(key: str) -> str:
