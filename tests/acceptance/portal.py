@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 ASK = """
 import urllib.request
@@ -72,7 +72,7 @@ def portal(folder: Path) -> Iterator[Portal]:
 class Handler(BaseHTTPRequestHandler):
     folder: Path
     lock = threading.Lock()
-    in_progress: Counter[str] = Counter()
+    in_progress: ClassVar[Counter[str]] = Counter()
 
     def do_GET(self) -> None:
         _, group, key = self.path.split("/")

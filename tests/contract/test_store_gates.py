@@ -157,7 +157,9 @@ def test_status_says_why_records_wait_at_a_gate(bench: Bench) -> None:
         ("group CA is closed", 2, until)
     ]
     bench.store.note_gates(run, [GateStanding('["","a"]', "step a: calls fail", until, whole=True)], [])
-    assert [(one.reason, one.count) for one in bench.stores.desk().standing(1, {}).waiting] == [("step a: calls fail", 1)]
+    assert [(one.reason, one.count) for one in bench.stores.desk().standing(1, {}).waiting] == [
+        ("step a: calls fail", 1)
+    ]
     bench.clock.pass_time(200)
     bench.store.end_run(run, 3, "an outage")
     assert bench.stores.desk().standing(1, {}).waiting == []

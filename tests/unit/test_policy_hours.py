@@ -16,8 +16,8 @@ NEVER = None
 
 
 def moment(text: str) -> float:
-    """`2026-11-30 07:59 America/New_York`, UTC without a zone; `+` behind a time: the second of two such times."""
-    day, clock, *zone = text.split()
+    """`2026-11-30 07:59 America/New_York`, UTC without a zone; `@NY` is short for New York's; `+` behind a time: the second of two such times."""
+    day, clock, *zone = text.replace("@NY", "America/New_York").split()
     told = datetime.fromisoformat(f"{day} {clock.rstrip('+')}")
     return told.replace(tzinfo=ZoneInfo(zone[0] if zone else "UTC"), fold=clock.endswith("+")).timestamp()
 
@@ -26,11 +26,11 @@ def moment(text: str) -> float:
     ("hours", "now", "is_open", "until"),
     [
         # 2026-11-30 is a Monday
-        (OFFICE, "2026-11-30 07:59 America/New_York", False, "2026-11-30 08:00 America/New_York"),
-        (OFFICE, "2026-11-30 08:00 America/New_York", True, "2026-11-30 18:00 America/New_York"),
-        (OFFICE, "2026-11-30 17:59 America/New_York", True, "2026-11-30 18:00 America/New_York"),
-        (OFFICE, "2026-11-30 18:00 America/New_York", False, "2026-12-01 08:00 America/New_York"),
-        (OFFICE, "2026-12-04 18:00 America/New_York", False, "2026-12-07 08:00 America/New_York"),
+        (OFFICE, "2026-11-30 07:59 @NY", False, "2026-11-30 08:00 @NY"),
+        (OFFICE, "2026-11-30 08:00 @NY", True, "2026-11-30 18:00 @NY"),
+        (OFFICE, "2026-11-30 17:59 @NY", True, "2026-11-30 18:00 @NY"),
+        (OFFICE, "2026-11-30 18:00 @NY", False, "2026-12-01 08:00 @NY"),
+        (OFFICE, "2026-12-04 18:00 @NY", False, "2026-12-07 08:00 @NY"),
         (OFFICE, "2026-11-30 12:59", False, "2026-11-30 13:00"),
         (OFFICE, "2026-07-06 12:01", True, "2026-07-06 22:00"),  # summer time: four hours behind UTC
         ("08:00-18:00", "2026-11-29 09:00", True, "2026-11-29 18:00"),  # every day, UTC
@@ -48,16 +48,19 @@ def moment(text: str) -> float:
         ("00:00-24:00 Asia/Kathmandu", "2026-11-30 10:00", True, NEVER),
         ("Mon-Sun 00:00-24:00", "2026-11-30 00:00", True, NEVER),
         # the clock jumps from 02:00 to 03:00 on 2026-03-08: 02:30 is 03:30
-        ("02:30-05:00 America/New_York", "2026-03-08 03:29 America/New_York", False, "2026-03-08 03:30 America/New_York"),
-        ("01:00-05:00 America/New_York", "2026-03-08 01:30 America/New_York", True, "2026-03-08 05:00 America/New_York"),
+        ("02:30-05:00 @NY", "2026-03-08 03:29 @NY", False, "2026-03-08 03:30 @NY"),
+        ("01:00-05:00 @NY", "2026-03-08 01:30 @NY", True, "2026-03-08 05:00 @NY"),
         # it goes back from 02:00 to 01:00 on 2026-11-01: an opening is the first, a closing the second
-        ("01:30-05:00 America/New_York", "2026-11-01 01:29 America/New_York", False, "2026-11-01 01:30 America/New_York"),
-        ("01:30-05:00 America/New_York", "2026-11-01 01:10+ America/New_York", True, "2026-11-01 05:00 America/New_York"),
-        ("00:00-01:30 America/New_York", "2026-11-01 01:40 America/New_York", True, "2026-11-01 01:30+ America/New_York"),
+        ("01:30-05:00 @NY", "2026-11-01 01:29 @NY", False, "2026-11-01 01:30 @NY"),
+        ("01:30-05:00 @NY", "2026-11-01 01:10+ @NY", True, "2026-11-01 05:00 @NY"),
+        ("00:00-01:30 @NY", "2026-11-01 01:40 @NY", True, "2026-11-01 01:30+ @NY"),
     ],
 )  # fmt: skip
 def test_open_or_not_and_until_when(hours: str, now: str, is_open: bool, until: str | None) -> None:
-    assert standing(parse(hours), moment(now)) == (is_open, None if until is None else moment(until))
+    assert standing(parse(hours.replace("@NY", "America/New_York")), moment(now)) == (
+        is_open,
+        None if until is None else moment(until),
+    )
 
 
 @pytest.mark.parametrize(
