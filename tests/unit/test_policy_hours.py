@@ -16,7 +16,7 @@ NEVER = None
 
 
 def moment(text: str) -> float:
-    """`2026-11-30 07:59 America/New_York`, UTC without a zone; `@NY` is short for New York's; `+` behind a time: the second of two such times."""
+    """`2026-11-30 07:59 @NY`, UTC without a zone; `@NY` is New York; `+` behind a time: the second of two such."""
     day, clock, *zone = text.replace("@NY", "America/New_York").split()
     told = datetime.fromisoformat(f"{day} {clock.rstrip('+')}")
     return told.replace(tzinfo=ZoneInfo(zone[0] if zone else "UTC"), fold=clock.endswith("+")).timestamp()
@@ -57,7 +57,8 @@ def moment(text: str) -> float:
     ],
 )  # fmt: skip
 def test_open_or_not_and_until_when(hours: str, now: str, is_open: bool, until: str | None) -> None:
-    assert standing(parse(hours.replace("@NY", "America/New_York")), moment(now)) == (
+    told = standing(parse(hours.replace("@NY", "America/New_York")), moment(now))
+    assert told == (is_open, None if until is None else moment(until))
         is_open,
         None if until is None else moment(until),
     )
