@@ -59,9 +59,6 @@ def moment(text: str) -> float:
 def test_open_or_not_and_until_when(hours: str, now: str, is_open: bool, until: str | None) -> None:
     told = standing(parse(hours.replace("@NY", "America/New_York")), moment(now))
     assert told == (is_open, None if until is None else moment(until))
-        is_open,
-        None if until is None else moment(until),
-    )
 
 
 @pytest.mark.parametrize(
