@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Transient,
         UsageError,
     )
+    from onward.job.groups import Group, Limit
     from onward.job.job import Job
     from onward.model import ABSENT, UNKNOWN, Mismatch, Result, Retry, RunResult
     from onward.sources.csv_file import csv
@@ -31,8 +32,10 @@ __all__ = [
     "DeclarationError",
     "Done",
     "Fatal",
+    "Group",
     "Invalid",
     "Job",
+    "Limit",
     "Mismatch",
     "OnwardError",
     "Rejected",
@@ -82,6 +85,7 @@ _HOMES = {
         "Transient",
         "UsageError",
     ),
+    "onward.job.groups": ("Group", "Limit"),
     "onward.job.job": ("Job",),
     "onward.model": ("ABSENT", "UNKNOWN", "Mismatch", "Result", "Retry", "RunResult"),
     "onward.sources.csv_file": ("csv",),

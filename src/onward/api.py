@@ -21,7 +21,7 @@ from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.plan import FailureLimit, StepPlan
 from onward.model import Result, RunResult
-from onward.operate import acts, choices, history, questions, reconciling
+from onward.operate import acts, choices, history, pausing, questions, reconciling
 from onward.operate.acts import Marked
 from onward.operate.questions import Subject
 from onward.operate.reconciling import Decision, Reconciled
@@ -231,6 +231,41 @@ def rerun(
     """
     selection = choices.Selection(keys, from_file, all, kind, step, stale, dry_run)
     return _act("rerun", job, store, params, instance, selection)
+
+
+def pause(
+    job: Job | str,
+    *,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    group: str | None = None,
+    reason: str | None = None,
+) -> str:
+    """Let no call begin any more, in one group or in all of the instance, until `resume`; what came of it in words."""
+    _check_group(job, group)
+    with _desk(job, store) as desk:
+        return pausing.pause(desk, _subject(desk, job, params, instance), group, reason)
+
+
+def resume(
+    job: Job | str,
+    *,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    group: str | None = None,
+    reason: str | None = None,
+) -> str:
+    """Let what was paused go on; what came of it in words."""
+    with _desk(job, store) as desk:
+        return pausing.resume(desk, _subject(desk, job, params, instance), group, reason)
+
+
+def _check_group(job: Job | str, group: str | None) -> None:
+    declared = not isinstance(job, Job) or job.group or any(step.options.group for step in job.steps)
+    if group is not None and not declared:
+        raise UsageError(f"job '{_name(job)}' has no groups: no step is declared with group=…")
 
 
 def reconcile(

@@ -183,7 +183,8 @@ class Fact:
 
     `state` is the state afterwards. IN_PROGRESS means that the record stays with this run: its attempt `attempts` of
     `step` counts as started when `started`. `checkpoint` is the output of `done_step`, made by `version`.
-    `lineage` is set with SUCCEEDED: the versions that made the result, in step order.
+    `lineage` is set with SUCCEEDED: the versions that made the result, in step order. `gate`: where a record that
+    leaves this run waits for its next call (JSON text of a group's or step's name and a value), None for no such place.
     """
 
     record: int
@@ -207,6 +208,7 @@ class Fact:
     lineage: tuple[tuple[str, str], ...] | None = None
     skipped: str | None = None
     effect: EffectFact | None = None
+    gate: str | None = None
 
 
 @dataclass(slots=True)
@@ -214,7 +216,8 @@ class SourceRecord:
     """One record read from a source: canonical key, JSON text of its value, and where it stands.
 
     `invalid` is set where the value does not fit the job's record type: it is set aside when it is fed. `bad`: it is
-    no record at all but a bad line that is set aside, and goes on only with a corrected value.
+    no record at all but a bad line that is set aside, and goes on only with a corrected value. `rank` sorts as records
+    are to be admitted, before their position does; `gate` as in `Fact`.
     Not frozen: they are made by the million, and a frozen one takes three times as long to make.
     """
 
@@ -223,6 +226,8 @@ class SourceRecord:
     position: int
     invalid: str | None = None
     bad: bool = False
+    rank: str = ""
+    gate: str | None = None
 
 
 @dataclass(slots=True, frozen=True)

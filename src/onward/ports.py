@@ -108,7 +108,7 @@ class Sink(Protocol):
 class RunStart:
     """What a run says of itself when it begins. `location`: None when it will not feed, nor look at its input.
     `effects`: the ledger names that its job declares, each with those that it had before. `asks_only`: it is no "next
-    run", but asks about effects, and leaves all else as it is."""
+    run", but asks about effects, and leaves all else as it is. `gates`: the names of its groups."""
 
     job: str
     instance: str
@@ -120,6 +120,7 @@ class RunStart:
     source_changed: bool = False
     effects: tuple[tuple[str, tuple[str, ...]], ...] = ()
     asks_only: bool = False
+    gates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +156,42 @@ class FeedState:
 
 
 @dataclass(frozen=True, slots=True)
+class GateWish:
+    """Which records may be claimed by where they wait. `shut`: gates whose records are left out; `rooms`: how many of
+    a gate's records are wanted, `room` for those not named; `fresh`: how many that wait at none (None: any)."""
+
+    shut: frozenset[str]
+    rooms: Mapping[str, int]
+    room: int
+    fresh: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A person's word that nothing is to begin, in one group or (None) in all of the instance."""
+
+    group: str | None
+    at: float
+    actor: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GateStanding:
+    """Why a gate is shut, until when (UTC seconds; None: not known). `whole`: also for records that wait at none."""
+
+    gate: str
+    reason: str
+    until: float | None
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimWish:
     """How many records a run wants next. `start`: their attempts start at once and count; `suspects`: only
     those; `only`: none but these records; `effects`: also unconfirmed ones that are due, and what the ledger knows;
-    `asked`: a person asks about them, so that they need not be due."""
+    `asked`: a person asks about them, so that they need not be due. `ranked`: a priority decides, also among back-offs
+    that are over; `gates`: None where no record waits at one."""
 
     limit: int
     max_bytes: int
@@ -167,6 +200,8 @@ class ClaimWish:
     only: tuple[int, ...] | None = None
     effects: bool = False
     asked: bool = False
+    ranked: bool = False
+    gates: GateWish | None = None
 
 
 @dataclass(slots=True)
@@ -245,6 +280,16 @@ class WorkStore(Protocol):
 
     def results_by_version(self, instance: int) -> list[ResultGroup]:
         """What the finished records of an instance were made by."""
+
+    def pauses(self, instance: int) -> list[Pause]:
+        """What people have paused."""
+
+    def waiting_by_gate(self, run: int, only: Sequence[int] | None = None) -> dict[str | None, int]:
+        """Pending records of the run's instance, or of these, by where they wait; without those for a person."""
+
+    def note_gates(self, run: int, standings: Sequence[GateStanding], told: Sequence[tuple[str, str]]) -> None:
+        """Say which gates are shut for this run, instead of what it said before; `told`: (event, reason) for the
+        history."""
 
     def older_outputs(self, instance: int, today: Mapping[str, str]) -> OlderOutputs:
         """What unfinished records go on from though today's steps (versions by step) would make it anew. It costs
@@ -608,6 +653,15 @@ class Desk(Protocol):
 
     def export(self, instance: int, wish: ExportWish) -> Iterator[ExportRow]:
         """Rows in source order, as the instance stood when the first was asked for, in constant memory."""
+
+    def pause(self, instance: int, group: str | None, actor: str, reason: str | None) -> bool:
+        """Have nothing begin any more in a group, or in all of the instance; False where it is paused already."""
+
+    def resume(self, instance: int, group: str | None, actor: str, reason: str | None) -> bool:
+        """Take a pause back; False where there is none."""
+
+    def pauses(self, instance: int) -> list[Pause]:
+        """What is paused."""
 
     def decide(self, instance: int, choice: Choice) -> Decided:
         """Mark failed records (retry), quarantined ones (release), finished ones and those that wait with a stale

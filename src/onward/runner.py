@@ -185,6 +185,7 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
                 steps=tuple(StepVersion(step.name, step.version) for step in plan.steps),
                 resume_cap=plan.resume_cap,
                 source_changed=options.source_changed,
+                gates=plan.groups,
                 effects=tuple((step.effect.name, step.effect.formerly) for step in plan.steps if step.effect),
                 asks_only=asks_only,
             )

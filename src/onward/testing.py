@@ -64,7 +64,9 @@ def run(
     given = list(records)
     source = runner.source_of(given, _key(job, binding, given))
     store = runner.open_in_memory(plan.store_inputs, _dies_after(plan, crash_at))
-    options = runner.Options(source=source, opened=store, in_process=True, handle_signals=False, plan=plan)
+    options = runner.Options(
+        source=source, opened=store, in_process=True, handle_signals=False, plan=plan, patient=False
+    )
 
     def to_the_end() -> RunResult:
         try:

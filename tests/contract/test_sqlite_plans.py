@@ -13,7 +13,11 @@ from onward.ports import Batch
 from onward.store.sqlite import statements
 from onward.store.sqlite.connection import open_writer
 
-SQL = {**statements.load("work.sql"), **statements.load("reading.sql")}
+SQL = {
+    **statements.load("work.sql"),
+    **statements.load("gates.sql"),
+    **statements.load("reading.sql"),
+}
 ONCE_A_PASS = {
     "forget_partial",
     "new_pass",
@@ -34,7 +38,8 @@ def store() -> apsw.Connection:
 def plan_of(store: apsw.Connection, block: str) -> list[tuple[int, str]]:
     """(parent, what) of each node; tables by their names, not as they are called in the statement."""
     bindings = dict.fromkeys(re.findall(r":(\w+)", SQL[block]), 1)
-    bindings.update({name: "[]" for name in ("rows", "ids", "only", "versions", "today") if name in bindings})
+    listed = ("rows", "ids", "only", "shut", "versions", "today")
+    bindings.update({name: "[]" for name in listed if name in bindings})
     return [(row[1], row[3]) for row in store.execute("EXPLAIN QUERY PLAN " + SQL[block], bindings)]
 
 

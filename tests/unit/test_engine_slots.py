@@ -255,23 +255,26 @@ def test_a_bounded_step_lets_in_as_many_as_it_has_room_for() -> None:
     admission = Admission(plan, lambda attempt: begun.append(attempt.claimed.id))
     assert not admission.start_with_claim
     assert admission.limits(plan.steps[0])
-    for attempt in attempts(5, plan, started=False):
+    first, second, third, *rest = attempts(5, plan, started=False)
+    for attempt in (first, second, third, *rest):
         admission.add(attempt)
     assert (begun, admission.waiting) == ([0, 1], 3)
-    admission.release(plan.steps[0])
+    admission.release(first)
+    admission.release(first)
     assert begun == [0, 1, 2]
-    admission.release(plan.steps[0])
-    admission.release(plan.steps[0])
+    admission.release(second)
+    admission.release(third)
     assert (begun, admission.waiting) == ([0, 1, 2, 3, 4], 0)
 
 
 def test_who_waits_may_be_sent_away() -> None:
     plan, begun = a_plan(concurrency=1), list[int]()
     admission = Admission(plan, lambda attempt: begun.append(attempt.claimed.id))
-    for attempt in attempts(3, plan, started=False):
+    first, *rest = attempts(3, plan, started=False)
+    for attempt in (first, *rest):
         admission.add(attempt)
     assert [attempt.claimed.id for attempt in admission.clear()] == [1, 2]
-    admission.release(plan.steps[0])
+    admission.release(first)
     assert begun == [0]
 
 

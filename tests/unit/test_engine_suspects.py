@@ -356,4 +356,4 @@ def test_a_bounded_step_keeps_its_bound_among_suspects() -> None:
     ended = judged(bench)
     assert ended == {"succeeded": set(range(8)) - {3}, "quarantined": {3}}
     assert FakeChild.most_beside <= 2
-    assert bench.worker.admission._room == {"one": 2}
+    assert bench.worker.admission.room == {"one": 2}

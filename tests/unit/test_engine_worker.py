@@ -322,7 +322,7 @@ def test_old_and_new_answers_of_a_record_in_one_commit() -> None:
             assert bench.row("k")["checkpoints"] == {(1, "one"): '"made of new"'}
 
     asyncio.run(go())
-    assert bench.worker.admission._room == {"one": 2}
+    assert bench.worker.admission.room == {"one": 2}
 
 
 def test_a_record_that_vanishes_during_its_call_is_dropped() -> None:

@@ -90,7 +90,7 @@ _RUN = (
     Flag("--limit", "limit", "Start at most N unfinished records.", "N", count),
     Flag("--max-failures", "max_failures", "Stop when more records than that failed in this run.", "N|P%"),
     Flag("--max-time", "max_time", "Stop in good order after this time: 55m, 1h30m.", "TIME", seconds),
-    Flag("--wait", "wait", "How long to stay for what others have to confirm.", "TIME", seconds, 60.0, "60s"),
+    Flag("--wait", "wait", "How long to stay for what is unconfirmed, closed or paused.", "TIME", seconds, 60.0, "60s"),
     Flag("--grace", "grace", "How long calls may go on once told to stop.", "TIME", seconds, 30.0, "30s"),
     Flag("--log-format", "log_format", "text, or json: one event a line on the error output.", "FORMAT",
          one_of("text", "json"), "text", "text"),
@@ -120,6 +120,11 @@ _FAILURES = (
     Flag("--state", "state", "Only failed, quarantined or unconfirmed ones.", "STATE"),
     *ABOUT,
 )  # fmt: skip
+_PAUSING = (
+    Flag("--group", "group", "Only this group, by its value: CA.", "VALUE"),
+    Flag("--reason", "reason", "Why, for the history.", "TEXT"),
+    *ABOUT,
+)
 _EXPORT = (
     Flag("--out", "out", "The file to write; - is standard output.", "FILE", required=True),
     Flag("--format", "form", "jsonl, csv or parquet; else by the suffix.", "FORMAT"),
@@ -166,7 +171,7 @@ Exit codes:
 0    every record of the instance succeeded (with --limit: every one tried)
 1    finished, but some are failed, unconfirmed or quarantined
 2    wrong usage, bad job, bad input: nothing was started
-3    stopped early, start it again (a signal, --max-time, a long outage)
+3    stopped early, start it again (a signal, --max-time, a long outage, a closed group)
 4    stopped early, a person must act first (fatal, --max-failures, …)
 70   a fault of onward itself
 130  a second Ctrl-C; 143: a second SIGTERM
@@ -196,6 +201,9 @@ COMMANDS = {
                 (Flag("--effect", "effect", "The effect's name in the ledger; needed where a job has several.", "NAME"),
                  _JSON, *ABOUT)),
         Command("reconcile", "reconcile:reconcile", RECONCILE_HELP, "JOB [KEY]", _RECONCILE),
+        Command("pause", "acts:pause", "Let no call begin any more, in a group or in all of the job.", "JOB",
+                _PAUSING),
+        Command("resume", "acts:resume", "Let a paused job or group go on.", "JOB", _PAUSING),
         Command("export", "export:export", "Write results to a file: in source order, of one moment, whole or absent.",
                 "JOB", _EXPORT),
     )

@@ -31,16 +31,24 @@ class Attempt:
     calls are made when not in this process; `called` is told when the step's function is about to be called, which is
     when its timeout begins. `phase` is what is called next of an effect, `entry` what the ledger knows of it, and
     `sending` holds from before its first byte until it is known what came of it; `time_left`: seconds that its call may
-    take, where that is not the step's timeout.
+    take, where that is not the step's timeout. The last ones are admission's: `gate` is where calls of the step
+    `gate_of` wait, `inside` the gate whose call is in progress since `began` (UTC seconds), `passed` the ceilings that
+    keep room for it; `pause`: the fault that it met costs no attempt, and the next try comes after so many seconds.
     """
 
     __slots__ = (
         "attempts",
+        "began",
         "called",
         "claimed",
         "entry",
+        "gate",
+        "gate_of",
         "home",
+        "inside",
         "outputs",
+        "passed",
+        "pause",
         "phase",
         "plan",
         "sending",
@@ -60,6 +68,12 @@ class Attempt:
         self.phase: Phase = "step"
         self.sending = False
         self.time_left: float | None = None
+        self.gate: Any = None
+        self.gate_of: StepPlan | None = None
+        self.inside: Any = None
+        self.passed: tuple[Any, ...] = ()
+        self.began = 0.0
+        self.pause: float | None = None
         self.entry = self._known_entry()
         same_step = self.step is not None and claimed.step in (None, self.step.name)
         self.attempts = claimed.attempts if same_step else int(started)

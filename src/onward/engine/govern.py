@@ -12,6 +12,7 @@ from onward.engine.attempt import Attempt
 from onward.engine.events import Events
 from onward.engine.feed import Feed
 from onward.engine.journal import Journal
+from onward.engine.standings import Standings
 from onward.engine.suspects import Inquest
 from onward.engine.tally import Progress
 from onward.engine.worker import Worker
@@ -28,6 +29,7 @@ from onward.policy.endings import (
     too_many_failures,
 )
 from onward.policy.failures import Classified
+from onward.ports import Pause, WorkStore
 
 TICK = 0.1
 REFRESH = 1.0
@@ -62,6 +64,8 @@ class Governor:
         tell: Callable[[Progress], None] | None,
     ):
         self.ending: Ending | None = None
+        self.standings = Standings(run, worker, journal, events)
+        self._parting: Ending | None = None
         self._reset_first = False
         self._told = False
         self._run = run
@@ -100,10 +104,11 @@ class Governor:
             await asyncio.wrap_future(noted)
 
     async def govern(self) -> Ending | None:
-        """Return once nothing is left to do (None) or the run has ended early and holds nothing any more."""
+        """Return once nothing is left to do (None, or why what is left is not stayed for), or the run has ended early
+        and holds nothing any more."""
         while self.ending is None and self._worker.error is None:
             if await self._is_finished():
-                return None
+                return self.feed_ending() or self._parting
             await self._wait(TICK)
             await self._look_around()
         if self._worker.error is None:
@@ -129,6 +134,7 @@ class Governor:
         self._journal.alive_until = self._journal.steady() + self._longest_timeout + RESPONSIVE_WITHIN
         self._worker.slots.sweep()
         self._worker.hand_back_idle()
+        self.standings.look_around()
         if self._feed.state == "broken" and not self._worker.may_claim():
             self.stop(self._feed_broke())
         if now - self._refreshed >= REFRESH:
@@ -143,13 +149,19 @@ class Governor:
         """Once a second: bury dead runs, read the counters that others move, look for due records."""
         for dead in await asyncio.wrap_future(self._journal.ask(lambda store: store.take_over(self._run))):
             self._events.emit("records_reset", reason=f"run {dead.run} died", count=dead.put_back)
-        counts = await asyncio.wrap_future(self._journal.ask(lambda store: store.counts(store.instance_of(self._run))))
+        counts, pauses = await asyncio.wrap_future(self._journal.ask(self._news))
         self._worker.tally.refresh(counts)
         self._worker.tally.mark(time.time())
+        self.standings.hear(pauses)
+        await self.standings.note()
         if counts.held.get("suspect"):
             self._inquest.begin()
         self._worker.dry = False
         self._worker.claim_more()
+
+    def _news(self, store: WorkStore) -> tuple[Counts, list[Pause]]:
+        instance = store.instance_of(self._run)
+        return store.counts(instance), store.pauses(instance)
 
     async def _is_finished(self) -> bool:
         worker = self._worker
@@ -159,9 +171,12 @@ class Governor:
         if worker.held or self._inquest.is_busy:
             return False
         if worker.limit_left == 0:  # the run stays for the back-offs of its own records, and for no others
-            answers_alone = worker.waits_for_answers_alone
-            return worker.is_done_with_its_share or (answers_alone and self._waited_long_enough(worker.tally.counts))
-        if not worker.dry:
+            if worker.is_done_with_its_share:
+                return True
+            if worker.waits_for_answers_alone:
+                return self._waited_long_enough(self._answers_due(worker.tally.counts))
+            return await self._not_stayed_for(tuple(worker.waiting_again))
+        if not worker.dry and worker.admission.pause is None:
             return False
         if not self._feed.brings_nothing(worker.tally.counts.source_complete):
             return False
@@ -171,17 +186,37 @@ class Governor:
             return False
         if counts.held.get("suspect"):
             self._inquest.begin()
+            if self._inquest.is_busy:
+                return False
+        if counts.of(State.IN_PROGRESS):
+            self._done_at = self._parting = None
             return False
-        open_records = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
-        if open_records - counts.held.get("stale", 0) > 0:
-            self._done_at = None
-            return False
-        return self._waited_long_enough(counts)
+        if counts.of(State.PENDING) - counts.held.get("stale", 0) > 0:
+            return await self._not_stayed_for(None, self._answers_due(counts))
+        self._parting = None
+        return self._waited_long_enough(self._answers_due(counts))
 
-    def _waited_long_enough(self, counts: Counts) -> bool:
-        """All other work is done: whether what is unconfirmed is still to be waited for."""
-        due = self._worker.next_due
-        if counts.of(State.UNCONFIRMED) <= counts.held.get("person", 0) or due is None:
+    def _answers_due(self, counts: Counts) -> float | None:
+        """When what is unconfirmed is asked about again; None where nothing is."""
+        return self._worker.next_due if counts.of(State.UNCONFIRMED) > counts.held.get("person", 0) else None
+
+    async def _not_stayed_for(self, only: tuple[int, ...] | None, answers_due: float | None = None) -> bool:
+        """Whether all that is left waits at gates that stay shut for longer than this run stays."""
+        if not await self.standings.keep_all(only):
+            self._done_at = self._parting = None
+            return False
+        self._parting = Ending(STOPPED_EARLY, self.standings.reason)
+        wait_ends = (self._done_at or time.time()) + self._bounds.wait
+        due = [
+            self.standings.until,
+            answers_due,
+            max(wait_ends, time.time()) if self.standings.is_paused and time.time() < wait_ends else None,
+        ]
+        return self._waited_long_enough(min((one for one in due if one is not None), default=None))
+
+    def _waited_long_enough(self, due: float | None) -> bool:
+        """All other work is done: whether what is due then (UTC seconds) is still to be waited for."""
+        if due is None:
             return True
         self._done_at = self._done_at or time.time()
         return due > self._done_at + self._bounds.wait

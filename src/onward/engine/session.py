@@ -14,6 +14,7 @@ from onward.engine.calls import LocalCaller
 from onward.engine.children import Assignment, Processes
 from onward.engine.events import Events, Listener
 from onward.engine.feed import Feed
+from onward.engine.gates import place_of
 from onward.engine.govern import Bounds, Governor, longest_call
 from onward.engine.inputs import Inputs
 from onward.engine.journal import Journal
@@ -53,7 +54,8 @@ class Options:
     `waits` hears in words that another program holds the store. `before_exit` is called before a second signal ends
     the process. `asks_about`: a person asks about the effects of these records, which are all that the run takes up; it
     feeds nothing. For tests: `source` stands in for the job's own, `plan` for that of the job; `opened` is a store that
-    is open already, and with `in_process` steps that are for worker processes run here.
+    is open already, with `in_process` steps that are for worker processes run here, and not `patient` waits for no
+    rate, no hours and no outage.
     """
 
     store: str | None = None
@@ -74,6 +76,7 @@ class Options:
     opened: WorkStore | None = None
     in_process: bool = False
     plan: Plan | None = None
+    patient: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +126,28 @@ class Session:
         assignment = _assignment(job, binding, plan, begun.run)
         self._processes = Processes(assignment, inputs.value_of)
         processes = self._local if options.in_process else self._processes
-        self._worker = Worker(plan, concurrency, self._local, processes, self._tally, self._events)
+        self._worker = Worker(
+            plan,
+            concurrency,
+            self._local,
+            processes,
+            self._tally,
+            self._events,
+            value_of=inputs.value_of,
+            patient=options.patient,
+        )
         self._journal = Journal(store, begun.run, clock, self._worker, store.lease / 4)
         self._worker.journal = self._journal
         self._worker.limit_left = options.bounds.limit
         self._feed = Feed(
-            source, self._journal, begun.run, plan.record_validate, plan.on_bad, self._events, self._feed_moved
+            source,
+            self._journal,
+            begun.run,
+            plan.record_validate,
+            plan.on_bad,
+            self._events,
+            self._feed_moved,
+            place_of(plan),
         )
         self._feeds = options.asks_about is None
         if options.asks_about is not None:

@@ -94,7 +94,14 @@ class Inquest:
     async def _claim(self) -> None:
         journal = self._worker.journal
         assert journal is not None
-        wish = ClaimWish(AT_ONCE, CLAIM_BYTES, start=False, suspects=True, effects=self._worker.has_effects)
+        wish = ClaimWish(
+            AT_ONCE,
+            CLAIM_BYTES,
+            start=False,
+            suspects=True,
+            effects=self._worker.has_effects,
+            gates=self._worker.admission.wish(AT_ONCE),
+        )
         asked = journal.ask(lambda store: store.write(journal.run, Batch(wishes=[wish])))
         outcome = await asyncio.wrap_future(asked)
         claimed: list[Claimed] = outcome.claimed[0]

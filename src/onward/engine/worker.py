@@ -17,13 +17,15 @@ from onward.engine.calls import Caller
 from onward.engine.effects import Effects
 from onward.engine.events import Events
 from onward.engine.journal import Journal, size_of
-from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Raised, Returned, Stale, cancelled_itself
+from onward.engine.outages import HELD_BACK, Outages
+from onward.engine.outcomes import Answered, CallOutcome, Died, EndedEarly, Raised, Returned, Stale, cancelled_itself
 from onward.engine.slots import Slot, Slots
 from onward.engine.tally import Tally
-from onward.job.plan import Plan, StepPlan
+from onward.job.plan import Plan
 from onward.model import Claimed, Fact, Kind, Met, State
 from onward.policy.attempts import Decision, History, decide
 from onward.policy.failures import Classified
+from onward.policy.outage import NONE
 from onward.policy.pace import MOST_AHEAD, claim_ahead
 from onward.policy.suspects import DEATHS_TO_CONVICT
 from onward.ports import ClaimWish, Outcome
@@ -43,6 +45,7 @@ class Worker:
 
     It lives on the event loop and never touches the store: commits arrive through `committed`, which the journal
     calls in its own thread. `on_fatal` hears of failures that stop the run, `on_died` of a call's process dying.
+    `patient`: False where no rate, no hours and no outage is waited for.
     """
 
     def __init__(
@@ -54,6 +57,8 @@ class Worker:
         tally: Tally,
         events: Events,
         draw: Callable[[], float] = random.random,
+        value_of: Callable[[Attempt], str] = lambda attempt: attempt.claimed.value or "null",
+        patient: bool = True,
     ):
         self.held: dict[tuple[int, int], Attempt] = {}
         self.stopping = False
@@ -69,7 +74,8 @@ class Worker:
         self.on_left: Callable[[Attempt, Fact], None] = lambda attempt, fact: None
         self.journal: Journal | None = None
         self.slots = Slots(concurrency, self._perform, self._given_up, self.fault)
-        self.admission = Admission(plan, self._begin)
+        self.admission = Admission(plan, self._begin, self._put_back, self._freed, value_of, patient)
+        self.outages = Outages(self._calls_to_come, plan.outage_limit, patient)
         self.tally = tally
         self.plan = plan
         self._caller = caller
@@ -165,7 +171,7 @@ class Worker:
         """A fact has become durable: only now does the record move on."""
         self.tally.add(fact)
         if fact.effect is not None and (instead := self._effects.settled(attempt, fact, met)) is not None:
-            self._state(attempt.step, instead)
+            self._state(attempt, instead)
             return
         if fact.checkpoint is not None and self._events.frequent:
             self._emit("checkpoint_committed", attempt, step=fact.done_step)
@@ -196,7 +202,7 @@ class Worker:
         del self.held[fact.record, fact.fence]
         self.tally.counts.states[State.IN_PROGRESS] -= 1
         if fact.state is State.IN_PROGRESS and fact.started and attempt.step is not None:
-            self.admission.release(attempt.step)
+            self.admission.release(attempt)
         self._emit(
             "lease_lost", attempt, reason="the record vanished from the input, was changed or taken over meanwhile"
         )
@@ -207,6 +213,8 @@ class Worker:
     def claim_more(self) -> None:
         """Ask for records so that no slot idles, and not for more."""
         if self._claiming or self.stopping or self.dry or self.journal is None or not self.may_claim():
+            return
+        if self.admission.pause is not None:
             return
         wish = self._wish()
         if wish is not None:
@@ -231,12 +239,18 @@ class Worker:
                     return None
         if want < 1 or (want < target // 4 and coming > self.slots.limit):
             return None
+        gates = self.admission.wish(want)
+        first = self.admission.gates.first
+        if first is not None and first.outage.is_on:
+            want = 1
         return ClaimWish(
             want,
             CLAIM_BYTES,
             start=self.admission.start_with_claim,
             only=only,
             effects=self.has_effects,
+            ranked=self.plan.rank_of is not None,
+            gates=gates,
             asked=bool(self._asked),
         )
 
@@ -303,7 +317,7 @@ class Worker:
             if attempt.home is None and attempt.step is not None:
                 fact = attempt.given_back("claimed ahead")
                 fact.event = None
-                self.admission.release(attempt.step)
+                self.admission.release(attempt)
                 self.submit(fact)
             else:
                 kept.append(attempt)
@@ -316,6 +330,21 @@ class Worker:
         else:
             self.submit(attempt.begin())
 
+    def _put_back(self, attempt: Attempt, reason: str) -> None:
+        """The attempt is to wait in the store: it has not really started."""
+        self.admission.at_gates = True
+        fact = attempt.given_back(reason)
+        fact.event = None
+        self.submit(fact)
+
+    def _freed(self) -> None:
+        """Records that wait in the store may be let in now."""
+        self.dry = False
+        self.claim_more()
+
+    def _calls_to_come(self) -> bool:
+        return bool(self.slots.ready) or self._claiming
+
     # Calls.
 
     async def _perform(self, slot: Slot, attempt: Attempt) -> None:
@@ -324,20 +353,33 @@ class Worker:
             return
         step = attempt.step
         assert step is not None
+        gate = self.admission.gates.of(attempt)
+        if (gate.is_marked or self.admission.pause is not None) and not self.admission.enter(attempt):
+            self.admission.release(attempt)
+            self._put_back(attempt, "its gate was shut before the call")
+            return
+        gate.calls += 1
+        attempt.inside = gate
         caller = attempt.home or (self._processes if step.process else self._caller)
         try:
             if step.effect is not None and (instead := await self._effects.begin(attempt)) is not None:
-                self._state(step, instead)
+                self._state(attempt, instead)
                 return
             outcome = await caller.call(attempt)  # type: ignore[attr-defined]
         except asyncio.CancelledError:
             if slot.given_up:
                 return
             outcome = self._cut_short(slot, attempt)
+        finally:
+            if attempt.inside is not None:
+                gate.calls -= 1
+                attempt.inside = None
         if slot.given_up and not attempt.sending:  # what is being sent is waited for
             return
         slot.cut = None
         self._end(attempt, outcome)
+        if self.outages.held_back:
+            self._loop.call_soon(self.outages.look_around)
 
     def _cut_short(self, slot: Slot, attempt: Attempt) -> CallOutcome | None:
         task = asyncio.current_task()
@@ -362,6 +404,7 @@ class Worker:
         """A call that does not let itself be cancelled: its record goes on without it."""
         assert attempt.step is not None
         self._emit("call_abandoned", attempt, step=attempt.step.name, reason="it does not return")
+        self.admission.leave(attempt)
         if attempt.sending and slot.cut == "timeout":
             self._loop.call_later(self._effects.patience(attempt), self._never_returned, attempt)
             return
@@ -371,26 +414,27 @@ class Worker:
         """A send that goes on long past its deadline: only a person can tell what may come of it."""
         if attempt.sending:
             assert attempt.step is not None
-            self._state(attempt.step, self._effects.never_returned(attempt))
+            self._state(attempt, self._effects.never_returned(attempt))
             self._plan_flush(True)
 
     def _end(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
         """State what came of a call; None: it was cut because the run stops."""
-        step = attempt.step
-        assert step is not None
+        if attempt.gate is not None and attempt.gate.outage is not NONE:
+            self._heard(attempt, outcome)
         if attempt.phase != "step":
             if not isinstance(outcome, Stale | Died):
-                self._effect_ended(attempt, step, outcome)
+                self._effect_ended(attempt, outcome)
                 return
             attempt.call_lost(begun=isinstance(outcome, Died) and bool(outcome.beside))
-        self.admission.release(step)
+        if not isinstance(outcome, Raised) and (attempt.passed or attempt.gate.trial is not None):
+            self.admission.release(attempt)
         if isinstance(outcome, Returned):
             attempt.clear()
             self.submit(attempt.completed(outcome.text, self._starts_next(attempt)))
         elif isinstance(outcome, Raised):
             if outcome.failure.kind is not Kind.FATAL:  # which need not have come from the step
                 attempt.clear()
-            self.submit(self._failed(attempt, outcome.failure))
+            self._when_told(attempt, outcome.failure, lambda: self.submit(self._failed(attempt, outcome.failure)))
         elif isinstance(outcome, EndedEarly):
             attempt.clear()
             self.submit(attempt.done_early(outcome.reason))
@@ -409,28 +453,64 @@ class Worker:
     def _starts_next(self, attempt: Attempt) -> bool:
         """Whether the step after this one may start with the commit of this one's checkpoint."""
         assert attempt.step is not None
-        if self.stopping:
+        if self.stopping or self.admission.pause is not None:
             return False
-        if self.admission.start_with_claim:
-            return True
         following = attempt.following
-        return following is not None and not self.admission.limits(following)
+        return self.admission.start_with_claim if following is None else not self.admission.limits(following)
 
-    def _may_send(self) -> bool:
-        return self.journal is not None and self.journal.may_send()
+    def _heard(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
+        """Whoever is called has answered, if only with a refusal."""
+        if isinstance(outcome, Answered):
+            answered = outcome.answer != "unknown"
+        elif isinstance(outcome, Raised):
+            answered = outcome.failure.kind in (Kind.REJECTED, Kind.INVALID) or outcome.failure.throttled
+        else:
+            answered = isinstance(outcome, Returned | EndedEarly)
+        if answered:
+            self.outages.answered(attempt.gate, attempt.began)
 
-    def _effect_ended(self, attempt: Attempt, step: StepPlan, outcome: CallOutcome | None) -> None:
+    def _when_told(self, attempt: Attempt, failure: Classified, end: Callable[[], None]) -> None:
+        """State what a failure comes to, once it is known whether it is the record's own."""
+        if failure.kind is not Kind.TRANSIENT or attempt.gate is None:
+            self.admission.release(attempt)
+            end()
+            return
+        gate = attempt.gate
+        was_tried = gate.trial is attempt
+
+        def conclude(spared: bool) -> None:
+            if spared:
+                self.admission.at_gates = True
+                attempt.pause = self.outages.pause_after_trial(gate) if was_tried else 0.0
+            end()
+            if not self.slots.ready:
+                self._plan_flush(True)
+
+        self.outages.failed(gate, attempt, failure, conclude)
+        self.admission.release(attempt)
+        if self.outages.held_back:
+            self._loop.call_later(HELD_BACK, self.outages.look_around)
+
+    def _effect_ended(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
         survived = not isinstance(outcome, Raised) or outcome.failure.kind is not Kind.FATAL
         if survived and attempt.phase in ("send", "confirm"):
             attempt.clear()
-        self._state(step, self._effects.ended(attempt, outcome))
+        if isinstance(outcome, Raised) and outcome.failure.kind is Kind.TRANSIENT:
+            if outcome.failure.not_applied or attempt.phase == "prepare":
+                self._when_told(attempt, outcome.failure, lambda: self._state_effect(attempt, outcome))
+                return
+            self.outages.failed(attempt.gate, attempt, outcome.failure, lambda spared: None)  # it costs no attempt
+        self._state_effect(attempt, outcome)
+
+    def _state_effect(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
+        self._state(attempt, self._effects.ended(attempt, outcome))
         if not self.slots.ready:
             self._plan_flush(True)
 
-    def _state(self, step: StepPlan | None, fact: Fact) -> None:
+    def _state(self, attempt: Attempt, fact: Fact) -> None:
         """State what came of an effect; its step is over unless the same attempt goes on with another call."""
-        if step is not None and (fact.state is not State.IN_PROGRESS or fact.checkpoint is not None):
-            self.admission.release(step)
+        if fact.state is not State.IN_PROGRESS or fact.checkpoint is not None:
+            self.admission.release(attempt)
         self.submit(fact)
 
     def _failed(self, attempt: Attempt, failure: Classified) -> Fact:
@@ -439,6 +519,9 @@ class Worker:
         failure = failure.among(self.tally.has_succeeded(attempt.step.name))  # a child knows nothing of other records
         history = History(attempt.attempts, attempt.claimed.failed_runs, self.plan.resume_cap)
         decision = decide(failure, history, attempt.step.retry, self._draw())
+        if attempt.pause is not None:
+            decision = Decision("retry", "an outage", attempt.pause, False, attempt.claimed.failed_runs)
+            attempt.pause = None
         fact = attempt.failed(failure, decision, time.time())
         if decision.verdict == "stop":
             self.on_fatal(attempt, failure)
@@ -462,6 +545,8 @@ class Worker:
 
     def submit(self, fact: Fact) -> None:
         assert self.journal is not None
+        if self.admission.at_gates and fact.state not in (State.IN_PROGRESS, State.SUCCEEDED):
+            fact.gate = self.admission.key_of(self.held[fact.record, fact.fence])
         self._waiting += 1
         self._waiting_size += size_of(fact)
         if self._too_much_waits():
@@ -492,12 +577,18 @@ class Worker:
     def stop(self) -> None:
         """No new calls: what had not been called is given back."""
         self.stopping = True
-        while self.slots.ready:
-            self.submit(self.slots.ready.popleft().given_back("the run stopped before the step was called"))
-        for attempt in self.admission.clear():
-            self.submit(attempt.given_back("the run stopped before the step was called"))
-        self._plan_flush(True)
+        self.outages.conclude_all()
+        self.give_back_uncalled("the run stopped before the step was called")
         self.changed.set()
+
+    def give_back_uncalled(self, reason: str) -> None:
+        while self.slots.ready:
+            attempt = self.slots.ready.popleft()
+            self.admission.release(attempt)
+            self.submit(attempt.given_back(reason))
+        for attempt in self.admission.clear():
+            self.submit(attempt.given_back(reason))
+        self._plan_flush(True)
 
     def _emit(self, event: str, attempt: Attempt, fact: Fact | None = None, **fields: Any) -> None:
         if fact is not None:

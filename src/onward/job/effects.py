@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields as dataclass_fields
-from dataclasses import is_dataclass
-from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args, get_type_hints, is_typeddict
+from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args
 
 from onward.errors import DeclarationError
 from onward.job.checks import positive_seconds, yes_or_no
+from onward.job.fields import field_types
 from onward.job.place import Place, where
 from onward.job.signature import Choices
 from onward.job.steps import Step, StepOptions, declare_step
@@ -188,23 +187,6 @@ def check_names(step: Effect[..., Any], others: Iterable[Effect[..., Any]]) -> N
                 f"{where(step.function)}: effect '{step.name}': formerly= cannot relate {min(shared)!r} to two "
                 f"effects; '{other.name}' has it, too"
             )
-
-
-def field_types(record: Any) -> dict[str, Any] | None:
-    """The fields of a record type with their annotations as far as they are known; None where it has no fields."""
-    if hasattr(record, "model_fields"):
-        return {name: field.annotation for name, field in record.model_fields.items()}
-    if isinstance(record, type) and is_dataclass(record):
-        fields = [field.name for field in dataclass_fields(record)]
-    elif is_typeddict(record):
-        fields = list(record.__annotations__)
-    else:
-        return None
-    try:
-        hints = get_type_hints(record)
-    except Exception:  # a name that is defined further down, or nowhere: whoever needs the type says so
-        hints = {}
-    return {name: hints.get(name) for name in fields}
 
 
 def _key_fields(key: Any) -> dict[str, type | None]:

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from onward.errors import DeclarationError, StepOutcome
+from onward.job.groups import Limit
 from onward.model import Retry
 from onward.policy.effects import Traits
+from onward.policy.hours import Hours
 from onward.ports import Validate
 
 Origin = Literal["record", "step", "resource", "params", "context", "payload", "idempotency_key", "receipt"]
@@ -73,6 +75,18 @@ class Argument(NamedTuple):
     decode: Callable[[str], Any] | None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupPlan:
+    """Records alike in one field. `value_of` gives the group's name from a record's input (JSON text), empty where it
+    has none. `ceilings` and `openings` are those of single groups; `ceiling` is that of all others."""
+
+    name: str
+    value_of: Callable[[str], str]
+    ceiling: Limit | None
+    ceilings: Mapping[str, Limit]
+    openings: Mapping[str, Hours]
+
+
 class CallPlan(NamedTuple):
     """A function that an effect calls besides its own. `encode` turns what it returns into JSON text."""
 
@@ -124,6 +138,8 @@ class StepPlan:
     arguments: tuple[Argument, ...]
     encode: Callable[[Any], str]
     effect: EffectPlan | None = None
+    limit: Limit | None = None
+    group: GroupPlan | None = None
 
 
 class ResourcePlan(NamedTuple):
@@ -143,7 +159,8 @@ class Plan:
     """A job for one set of params. `resources` are in the order in which they can be opened.
 
     `record_validate` turns a source's plain value into the record type and raises MisfitRecord; None where the job
-    has no record type.
+    has no record type. `rank_of` gives a record's place in the order of admission from its input (JSON text) and
+    raises UsageError; None where the source's order is that.
     """
 
     job: str
@@ -157,3 +174,10 @@ class Plan:
     store_inputs: bool
     classify: Classify | None
     reference: JobReference
+    rank_of: Callable[[str], str] | None = None
+    outage_limit: float = 3600.0
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The names of its groups."""
+        return tuple(dict.fromkeys(step.group.name for step in self.steps if step.group is not None))

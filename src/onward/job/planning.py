@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from onward.errors import DeclarationError, UsageError
 from onward.job.annotations import MISSING
 from onward.job.coding import encoder, output_decoder, record_decoder
 from onward.job.effects import Effect, key_values
-from onward.job.plan import Argument, CallPlan, EffectPlan, StepPlan
+from onward.job.fields import field_of
+from onward.job.groups import NO_VALUE, Group, Limit, value_text
+from onward.job.plan import Argument, CallPlan, EffectPlan, GroupPlan, StepPlan
 from onward.job.signature import Slot
 from onward.job.steps import Step
 from onward.job.values import PLAIN, Shape
@@ -18,23 +21,30 @@ from onward.job.versions import step_version, used_params
 
 
 def plan_steps(
-    steps: Sequence[Step[..., Any]], record: Shape | None, params: Any, ignored: tuple[type, ...]
+    steps: Sequence[Step[..., Any]],
+    record: Shape | None,
+    params: Any,
+    ignored: tuple[type, ...],
+    group: Group | None = None,
 ) -> tuple[StepPlan, ...]:
-    """The plans of all steps of one job. `ignored`: types of module variables that are no part of a step's version.
+    """The plans of all steps of one job. `ignored`: types of module variables that are no part of a step's version;
+    `group`: that of steps without one of their own.
 
     Raises DeclarationError for an annotation that is still undefined, UsageError where a version needs params.
     """
-    planner = _Planner(record or PLAIN, params, ignored)
+    planner = _Planner(record or PLAIN, params, ignored, group)
     return tuple(planner.step(index, step) for index, step in enumerate(steps))
 
 
 class _Planner:
     """Holds what the steps of one plan share, so that equal arguments get the same `decode`."""
 
-    def __init__(self, record: Shape, params: Any, ignored: tuple[type, ...]):
+    def __init__(self, record: Shape, params: Any, ignored: tuple[type, ...], group: Group | None):
         self._record = record
         self._params = params
         self._ignored = ignored
+        self._group = group
+        self._groups: dict[int, GroupPlan] = {}
         self._outputs: dict[str, Shape] = {}
         self._decoders: dict[tuple[str, str, int], tuple[Shape, Callable[[str], Any]]] = {}
 
@@ -57,7 +67,22 @@ class _Planner:
             arguments=tuple(self._argument(step, slot) for slot in step.slots),
             encode=encoder(output, options.max_output),
             effect=self._effect(step, output) if isinstance(step, Effect) else None,
+            limit=options.limit,
+            group=self._grouped(step.name, options.group or self._group),
         )
+
+    def _grouped(self, step: str, group: Group | None) -> GroupPlan | None:
+        """One plan for each group that is declared; the second of one field has its first step's name as well."""
+        if group is None:
+            return None
+        if id(group) not in self._groups:
+            names = {known.name for known in self._groups.values()}
+            name = f"{group.field} ({step})" if group.field in names else group.field
+            own = group.per_minute is not None or group.concurrency is not None
+            ceiling = Limit(group.per_minute, group.concurrency) if own else None
+            value_of = _value_reader(group.field, record_decoder(self._record))
+            self._groups[id(group)] = GroupPlan(name, value_of, ceiling, group.ceilings(), group.openings())
+        return self._groups[id(group)]
 
     def _effect(self, step: Effect[..., Any], receipt: Shape) -> EffectPlan:
         parts = {kind: self._call(part, step, receipt) for kind, part in step.parts.items()}
@@ -139,6 +164,15 @@ class _Planner:
             param=lambda name: getattr(self._params, name, None),
             ignored=self._ignored,
         )
+
+
+def _value_reader(field: str, decode: Callable[[str], Any]) -> Callable[[str], str]:
+    def value_of(text: str) -> str:
+        with suppress(Exception):  # what is wrong with the record, its step will say
+            return value_text(field_of(decode(text), field))
+        return NO_VALUE
+
+    return value_of
 
 
 def _payload_code(step: Step[..., Any]) -> list[Any]:

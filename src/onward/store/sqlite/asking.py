@@ -21,6 +21,7 @@ from onward.ports import (
     FailedRecord,
     InFlight,
     InstanceFacts,
+    Pause,
     RunFacts,
     Standing,
     Waiting,
@@ -72,7 +73,7 @@ class Questions:
     def _instance(self, number: int, name: str) -> InstanceFacts:
         newest = self.rows("newest_run", instance=number)
         params, versions = newest[0] if newest else ("{}", "[]")
-        runs = self._runs(number)
+        runs = self.runs(number)
         return InstanceFacts(
             number,
             name,
@@ -82,7 +83,7 @@ class Questions:
             runs[-1] if runs else None,
         )
 
-    def _runs(self, instance: int) -> list[RunFacts]:
+    def runs(self, instance: int) -> list[RunFacts]:
         return [self._run(*row) for row in self.rows("runs", instance=instance)]
 
     def _run(
@@ -113,12 +114,12 @@ class Questions:
     def standing(self, instance: int, today: Mapping[str, str]) -> Standing:
         with self.one_reading():
             counts = read_counts(self.connection, instance)
-            runs = self._runs(instance)
+            runs = self.runs(instance)
             alive = orjson.dumps([run.run for run in runs if run.alive]).decode()
             return Standing(
                 counts,
                 read_result_versions(self.connection, instance).groups,
-                self._waiting(instance, counts.held, alive),
+                self._waiting(instance, counts.held, runs, alive),
                 runs,
                 [
                     self._in_flight(*row)
@@ -127,16 +128,37 @@ class Questions:
                 read_older_outputs(self.connection, instance, today),
             )
 
-    def _waiting(self, instance: int, held: dict[str, int], alive: str) -> list[Waiting]:
+    def _waiting(self, instance: int, held: dict[str, int], runs: list[RunFacts], alive: str) -> list[Waiting]:
         found = []
         number, until = self.rows("back_off", instance=instance, now=self._clock.now())[0]
         if number:
             found.append(Waiting(WAITS[None], number, until))
+        found += self.at_gates(instance, dict(self.rows("waiting_by_gate", instance=instance)), runs)
         found += [Waiting(WAITS.get(hold, hold), number) for hold, number in held.items() if hold != PERSON]
         found += self._unconfirmed(instance)
         orphans = self.rows("held_by_the_dead", instance=instance, alive=alive)[0][0]
         if orphans:
             found.append(Waiting(DEAD_HOLDER, orphans))
+        return found
+
+    def pauses(self, instance: int) -> list[Pause]:
+        return [Pause(name or None, *rest) for name, *rest in self.rows("pauses", instance=instance)]
+
+    def at_gates(self, instance: int, counts: Mapping[str | None, int], runs: list[RunFacts]) -> list[Waiting]:
+        """What people have paused, and what keeps records of a group, or of all, from being taken up. `counts`: how
+        many wait where."""
+        found = []
+        for pause in self.pauses(instance):
+            number = sum(n for gate, n in counts.items() if pause.group in (None, _group_of(gate)))
+            found.append(Waiting(words_of(pause), number))
+        alive = {run.run for run in runs if run.alive}
+        told: set[str] = set()
+        for gate, whole, reason, until, run in self.rows("standings", instance=instance):
+            number = counts.get(gate, 0) + (counts.get(None, 0) if whole else 0)
+            holds = run in alive or (until is not None and until > self._clock.now())
+            if number and holds and gate not in told:
+                told.add(gate)
+                found.append(Waiting(reason, number, until))
         return found
 
     def _unconfirmed(self, instance: int) -> Iterator[Waiting]:
@@ -239,6 +261,17 @@ class Questions:
                 if size >= PAGE_BYTES:
                     break
         return rows
+
+
+def words_of(pause: Pause) -> str:
+    what = "the job is paused" if pause.group is None else f"group {pause.group} is paused"
+    return f"{what} by {pause.actor}" + (f": {pause.reason}" if pause.reason else "")
+
+
+def _group_of(gate: str | None) -> str | None:
+    """The group's value that a gate is for; None where it is not one of a group."""
+    name, value = loads(gate) if gate is not None else ("", None)
+    return value if name else None
 
 
 class _Outputs:

@@ -12,9 +12,32 @@ SELECT id, started, ended, exit_code, host, reason, told, boot, lease_until, hea
 FROM runs WHERE instance = :instance ORDER BY id
 
 -- name: back_off
-SELECT count(*), min(not_before) FROM records
+WITH RECURSIVE found(gate) AS (
+    SELECT min(gate) FROM records
+    WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL AND gate > ''
+    UNION ALL
+    SELECT (SELECT min(gate) FROM records
+            WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL
+              AND gate > found.gate)
+    FROM found WHERE found.gate IS NOT NULL),
+every(gate) AS (SELECT gate FROM found WHERE gate IS NOT NULL UNION ALL SELECT NULL)
+SELECT count(*), min(r.not_before) FROM every CROSS JOIN records r
+WHERE r.state <> 'succeeded' AND r.instance = :instance AND r.state = 'pending' AND r.vanished = 0 AND r.hold IS NULL
+  AND r.gate IS every.gate AND r.not_before > :now
+
+-- name: standings
+SELECT gate, whole, reason, until, run FROM gates WHERE instance = :instance ORDER BY gate, run DESC
+
+-- name: record_gate
+SELECT instance, gate FROM records WHERE id = :record
+
+-- name: pauses
+SELECT name, at, actor, reason FROM pauses WHERE instance = :instance ORDER BY name
+
+-- name: waiting_by_gate
+SELECT gate, count(*) FROM records
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL
-  AND not_before > :now
+GROUP BY gate
 
 -- name: held_by_the_dead
 SELECT count(*) FROM records

@@ -13,7 +13,7 @@ from onward.model import State
 from onward.ports import Clock
 from onward.store.sqlite import statements
 
-SQL = {**statements.load("work.sql"), **statements.load("ledger.sql")}
+SQL = {**statements.load("work.sql"), **statements.load("ledger.sql"), **statements.load("gates.sql")}
 Rows = list[Any] | dict[Any, Any]
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from onward.codec import loads
+from onward.codec import dumps, loads
 from onward.model import Claimed, State, StoredOutput
 from onward.policy import transitions
 from onward.policy.failures import LONGEST_WAIT
 from onward.policy.suspects import SUSPECT
 from onward.ports import ClaimWish
-from onward.store.sqlite import ledger
+from onward.store.sqlite import gates, ledger
 from onward.store.sqlite.change import Change
 
 INPUT = 5
@@ -19,16 +19,12 @@ STATE = 12
 
 
 def claim(change: Change, wish: ClaimWish) -> list[Claimed]:
-    """Take up to `wish.limit` records that are due, waits that ended first, then in source order."""
+    """Take up to `wish.limit` records that are due; without a priority those whose wait has ended come first."""
     among: dict[str, Any] = {
         "hold": SUSPECT if wish.suspects else None,
         "only": None if wish.only is None else "[" + ",".join(map(str, wish.only)) + "]",
     }
-    unconfirmed = "pick_asked" if wish.asked else "pick_unconfirmed"
-    chosen = change.array(unconfirmed, **among, limit=wish.limit) if wish.effects else []
-    for block in ("pick_due", "pick_fresh"):
-        if len(chosen) < wish.limit:
-            chosen += change.array(block, **among, limit=wish.limit - len(chosen))
+    chosen = _choose(change, wish, among)
     if not chosen:
         return []
     # What is large stays where it is until it is known to fit: only its size is told here.
@@ -47,13 +43,44 @@ def claim(change: Change, wish: ClaimWish) -> list[Claimed]:
     return claimed
 
 
-def next_due(change: Change) -> float | None:
-    """When the next back-off ends. A clock that was set back must not keep records waiting for years."""
-    due: float | None = change.one("next_due")
+def _choose(change: Change, wish: ClaimWish, among: dict[str, Any]) -> list[int]:
+    limit, chosen = wish.limit, []
+    if wish.effects:
+        unconfirmed = "pick_asked" if wish.asked else "pick_unconfirmed"
+        chosen = change.array(unconfirmed, **among, limit=limit, shut=_shut(wish))
+    if wish.gates is not None and len(chosen) < limit:
+        chosen += gates.pick(change, wish, among, limit - len(chosen))
+    if wish.ranked:
+        gates.wake_ranked(change, among)
+    fresh = limit - len(chosen)
+    if wish.gates is not None and wish.gates.fresh is not None:
+        fresh = min(fresh, wish.gates.fresh)
+    for block in ("pick_due", "pick_fresh"):
+        if fresh > 0 and (found := change.array(block, **among, limit=fresh)):
+            chosen += found
+            fresh -= len(found)
+    return chosen
+
+
+def _shut(wish: ClaimWish) -> str | None:
+    return None if wish.gates is None else dumps(sorted(wish.gates.shut))
+
+
+def next_due(change: Change, wish: ClaimWish) -> float | None:
+    """When the next back-off ends, but for those at shut gates. A clock that was set back must not keep records waiting
+    for years."""
+    due = _next_due(change, wish)
     if due is not None and due > change.now + LONGEST_WAIT + 60.0:
         change.execute("clamp_waits", cap=60.0, longest=LONGEST_WAIT + 60.0)
-        due = change.one("next_due")
+        due = _next_due(change, wish)
     return due
+
+
+def _next_due(change: Change, wish: ClaimWish) -> float | None:
+    due: float | None = change.one("next_due", shut=_shut(wish))
+    if wish.gates is None:
+        return due
+    return min((one for one in (due, gates.next_due(change, wish.gates)) if one is not None), default=None)
 
 
 def _within_bytes(change: Change, rows: list[list[Any]], max_bytes: int) -> list[list[Any]]:

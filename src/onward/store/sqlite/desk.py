@@ -22,12 +22,13 @@ from onward.ports import (
     FailedRecord,
     InstanceFacts,
     LogEntry,
+    Pause,
     RecordFacts,
     Standing,
     Verified,
     Word,
 )
-from onward.store.sqlite import connection, history, reconciling
+from onward.store.sqlite import connection, history, pausing, reconciling
 from onward.store.sqlite.asking import Questions
 from onward.store.sqlite.deciding import Act
 from onward.store.sqlite.liveness import RunLocks
@@ -101,6 +102,18 @@ class SqliteDesk:
     def correct(self, instance: int, values: Iterable[tuple[int, str]], choice: Choice) -> Decided:
         with self._acting():
             return self._act(instance, choice).correct(values)
+
+    def pauses(self, instance: int) -> list[Pause]:
+        with connection._plain_errors(self.path):
+            return self._questions.pauses(instance)
+
+    def pause(self, instance: int, group: str | None, actor: str, reason: str | None) -> bool:
+        with self._acting():
+            return pausing.pause(self._writing(), self._clock, instance, group, actor, reason)
+
+    def resume(self, instance: int, group: str | None, actor: str, reason: str | None) -> bool:
+        with self._acting():
+            return pausing.resume(self._writing(), self._clock, instance, group, actor, reason)
 
     def settle(self, instance: int, word: Word) -> State | None:
         with self._acting():

@@ -100,6 +100,7 @@ def _leaving_row(fact: Fact) -> list[object]:
         fact.solo_deaths,
         fact.failed_runs,
         fact.hold,
+        fact.gate,
     ]
 
 

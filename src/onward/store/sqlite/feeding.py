@@ -42,8 +42,8 @@ def apply(change: Change, block: FeedBlock, store_inputs: bool) -> FeedOutcome:
     if outcome.out_of_turn:
         return outcome
     rows = [
-        [record.key, record.position, digest(record.value), record.value if store_inputs else None]
-        for record in block.records
+        [one.key, one.position, digest(one.value), one.value if store_inputs else None, one.rank, one.gate]
+        for one in block.records
     ]
     if rows and not _insert_all(change, rows, pass_number):
         presented = _sort(change, rows, pass_number, outcome)
@@ -67,8 +67,7 @@ def _insert_all(change: Change, rows: list[list[Any]], pass_number: int) -> bool
     """The common case, all keys new: two statements. False, and nothing changed, where some key is known."""
     base = int(change.one("last_record")) + 1
     change.connection.execute("SAVEPOINT block")
-    positions = {row[0]: row[1] for row in rows}
-    if change.execute("insert_records", positions, pass_number=pass_number) != len(rows):
+    if _insert_records(change, rows, pass_number) != len(rows):
         change.connection.execute("ROLLBACK TO block")
         change.connection.execute("RELEASE block")
         return False
@@ -80,11 +79,19 @@ def _insert_all(change: Change, rows: list[list[Any]], pass_number: int) -> bool
     return True
 
 
+def _insert_records(change: Change, rows: list[list[Any]], pass_number: int) -> int:
+    """How many of them are new."""
+    if any(row[4] or row[5] is not None for row in rows):
+        given = [[row[0], row[1], row[4], row[5]] for row in rows]
+        return change.execute("insert_ranked_records", given, pass_number=pass_number)
+    return change.execute("insert_records", {row[0]: row[1] for row in rows}, pass_number=pass_number)
+
+
 def _sort(change: Change, rows: list[list[Any]], pass_number: int, outcome: FeedOutcome) -> _Presented:
     presented = _Presented()
     known = {row[0]: row[1:] for row in change.array("presented", [row[:1] for row in rows])}
     seen: dict[str, int] = {}
-    for index, (key, position, new_hash, value) in enumerate(rows):
+    for index, (key, position, new_hash, value, rank, gate) in enumerate(rows):
         first = seen.setdefault(key, position)
         if first != position:
             outcome.duplicates.append((key, first, position))
@@ -105,7 +112,7 @@ def _sort(change: Change, rows: list[list[Any]], pass_number: int, outcome: Feed
             if new_hash in newest:
                 continue
             if state != State.SUCCEEDED:
-                presented.unfinished.append([record, generation + 1, new_hash, value, state])
+                presented.unfinished.append([record, generation + 1, new_hash, value, state, rank, gate])
             elif new_hash in current:
                 presented.reverted.append([record, generation + 1, lineage, None, 0])
             else:
@@ -155,6 +162,7 @@ def _replace_unfinished(change: Change, rows: list[list[Any]]) -> None:
             transitions.require(State(row[4]), State.PENDING)
         change.move(State(row[4]), State.PENDING, 1)
     change.execute("replace_unfinished", rows)
+    change.execute("rank_again", [[row[0], row[5], row[6]] for row in rows])
     change.execute("next_inputs", rows)
     chain.tell(change, ((row[0], "record_reset", None, "its input changed in the source") for row in rows))
     if any(row[4] in (State.FAILED, State.QUARANTINED) for row in rows):

@@ -21,6 +21,7 @@ from onward.ports import (
     LogEntry,
     RecordFacts,
     Verified,
+    Waiting,
 )
 from onward.store.sqlite.asking import PAGE, Lineage, Questions, waiting
 
@@ -40,7 +41,8 @@ def record_facts(questions: Questions, record: int) -> RecordFacts:
             key=key,
             state=State(state),
             vanished=bool(vanished),
-            waiting=waiting(state, hold, not_before, *_waits_for(questions, record)),
+            waiting=waiting(state, hold, not_before, *_waits_for(questions, record))
+            or _at_gate(questions, record, state),
             generation=generation,
             input_changed=bool(changed),
             step=step,
@@ -66,6 +68,14 @@ def _entry(name: str, key: str, state: str, *rest: Any) -> EntryFacts:
     again = (ask_at or None) if known in (EntryState.UNKNOWN, EntryState.SENT) else None
     times = {"first_at": first_at, "intended_at": intended_at, "sent_at": sent_at, "ask_at": again}
     return EntryFacts(name, key, known, generation, payload, payload_hash, receipt, **times, asks=asks, run=run)
+
+
+def _at_gate(questions: Questions, record: int, state: str) -> Waiting | None:
+    if state != State.PENDING:
+        return None
+    instance, gate = questions.rows("record_gate", record=record)[0]
+    found = questions.at_gates(instance, {gate: 1}, questions.runs(instance))
+    return next((one for one in found if one.count), None)
 
 
 def _lineage(questions: Questions, number: int) -> Lineage:

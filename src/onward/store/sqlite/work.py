@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +15,19 @@ from onward.errors import LeaseLost, OnwardError, SourceMoved, StoreWriteError
 from onward.model import Counts, ResultGroup, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
-from onward.ports import Batch, Clock, DeadRun, FeedState, OlderOutputs, Outcome, RunBegun, RunStart
-from onward.store.sqlite import chain, claims, connection, facts, feeding, names, waits
+from onward.ports import (
+    Batch,
+    Clock,
+    DeadRun,
+    FeedState,
+    GateStanding,
+    OlderOutputs,
+    Outcome,
+    Pause,
+    RunBegun,
+    RunStart,
+)
+from onward.store.sqlite import chain, claims, connection, facts, feeding, gates, names, waits
 from onward.store.sqlite.change import Change, storable
 from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.reading import read_counts, read_older_outputs, read_result_versions
@@ -73,6 +84,7 @@ class SqliteWorkStore:
                     if not begun.others:
                         begun.reset_failed = self._reset_failed(change, start)
                     change.execute("release_stale")
+                    gates.forget_others(change, start.gates)
         except BaseException:
             if run is not None:
                 self._locks.drop(run)
@@ -93,7 +105,7 @@ class SqliteWorkStore:
             for wish in batch.wishes:
                 outcome.claimed.append(claims.claim(change, wish))
             if batch.wishes:
-                outcome.next_due = claims.next_due(change)
+                outcome.next_due = claims.next_due(change, batch.wishes[-1])
         return outcome
 
     def renew(self, run: int) -> bool:
@@ -147,6 +159,22 @@ class SqliteWorkStore:
 
     def results_by_version(self, instance: int) -> list[ResultGroup]:
         return read_result_versions(self._connection, instance).groups
+
+    def pauses(self, instance: int) -> list[Pause]:
+        self._check_fault()
+        with connection._plain_errors(self.path):
+            return gates.pauses(Change(self._connection, instance, None, self._clock))
+
+    def waiting_by_gate(self, run: int, only: Sequence[int] | None = None) -> dict[str | None, int]:
+        self._check_fault()
+        listed = None if only is None else orjson.dumps(list(only)).decode()
+        with connection._plain_errors(self.path):
+            change = Change(self._connection, self._instances[run], run, self._clock)
+            return dict(change.rows("waiting_by_gate", only=listed))
+
+    def note_gates(self, run: int, standings: Sequence[GateStanding], told: Sequence[tuple[str, str]]) -> None:
+        with self._change_by(run) as change:
+            gates.note(change, standings, told)
 
     def older_outputs(self, instance: int, today: Mapping[str, str]) -> OlderOutputs:
         return read_older_outputs(self._connection, instance, today)

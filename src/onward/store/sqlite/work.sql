@@ -88,6 +88,7 @@ SELECT json_group_array(id) FROM (
     SELECT id FROM records
     WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1) AND hold IS :hold
       AND (:only IS NULL OR id IN (SELECT value FROM json_each(:only)))
+      AND (:shut IS NULL OR gate IS NULL OR gate NOT IN (SELECT value FROM json_each(:shut)))
       AND not_before <= :now
     ORDER BY not_before, position LIMIT :limit)
 
@@ -101,25 +102,26 @@ SELECT json_group_array(id) FROM (
     SELECT id FROM records
     WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS :hold
       AND (:only IS NULL OR id IN (SELECT value FROM json_each(:only)))
-      AND not_before > 0 AND not_before <= :now
-    ORDER BY not_before, position LIMIT :limit)
+      AND gate IS NULL AND not_before > 0 AND not_before <= :now
+    ORDER BY not_before, rank, position LIMIT :limit)
 
 -- name: pick_fresh
 SELECT json_group_array(id) FROM (
     SELECT id FROM records
     WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS :hold
       AND (:only IS NULL OR id IN (SELECT value FROM json_each(:only)))
-      AND not_before = 0
-    ORDER BY position LIMIT :limit)
+      AND gate IS NULL AND not_before = 0
+    ORDER BY rank, position LIMIT :limit)
 
 -- name: next_due
 SELECT min(due) FROM (
     SELECT min(not_before) AS due FROM records
     WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL
-      AND not_before > 0
+      AND gate IS NULL AND not_before > 0
     UNION ALL
     SELECT min(not_before) FROM records
-    WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1) AND hold IS NULL)
+    WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1) AND hold IS NULL
+      AND (:shut IS NULL OR gate IS NULL OR gate NOT IN (SELECT value FROM json_each(:shut))))
 
 -- name: candidates
 SELECT json_group_array(json_array(
@@ -153,10 +155,10 @@ WHERE id IN (SELECT value FROM json_each(:rows)) AND fence = :fence AND run = :r
 -- name: leave
 UPDATE records SET state = f.state, run = NULL, fence = records.fence + 1, started = 0, step = f.step,
     attempts = f.attempts, not_before = f.not_before, deaths = f.deaths, solo_deaths = f.solo_deaths,
-    failed_runs = f.failed_runs, hold = f.hold, since = :now
+    failed_runs = f.failed_runs, hold = f.hold, gate = f.gate, since = :now
 FROM (SELECT value ->> 0 AS id, value ->> 1 AS fence, value ->> 2 AS state, value ->> 3 AS step,
              value ->> 4 AS attempts, value ->> 5 AS not_before, value ->> 6 AS deaths, value ->> 7 AS solo_deaths,
-             value ->> 8 AS failed_runs, value ->> 9 AS hold FROM json_each(:rows)) f
+             value ->> 8 AS failed_runs, value ->> 9 AS hold, value ->> 10 AS gate FROM json_each(:rows)) f
 WHERE records.id = f.id AND records.fence = f.fence AND records.run = :run AND records.state = 'in_progress'
 
 -- name: holders
@@ -359,7 +361,7 @@ UPDATE instances SET location = :location WHERE id = :instance
 -- name: first_wait_began
 SELECT since FROM records
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL
-  AND not_before > 0
+  AND gate IS NULL AND not_before > 0
 ORDER BY not_before LIMIT 1
 
 -- name: mend_waits

@@ -43,6 +43,8 @@ CREATE TABLE records (
     state                TEXT NOT NULL,
     vanished             INTEGER NOT NULL DEFAULT 0,
     hold                 TEXT,
+    rank                 TEXT NOT NULL DEFAULT '',
+    gate                 TEXT,
     not_before           REAL NOT NULL DEFAULT 0,
     run                  INTEGER,
     fence                INTEGER NOT NULL DEFAULT 0,
@@ -60,7 +62,29 @@ CREATE TABLE records (
 );
 CREATE UNIQUE INDEX records_by_key ON records (instance, key);
 -- What is not done: small once the work is done, in the order in which it is claimed.
-CREATE INDEX records_to_do ON records (instance, state, vanished, hold, not_before, position) WHERE state <> 'succeeded';
+CREATE INDEX records_to_do ON records (instance, state, vanished, hold, gate, not_before, rank, position)
+WHERE state <> 'succeeded';
+
+-- What people have paused: a group by its name, or ('') all of the instance.
+CREATE TABLE pauses (
+    instance INTEGER NOT NULL,
+    name     TEXT NOT NULL,
+    at       REAL NOT NULL,
+    actor    TEXT NOT NULL,
+    reason   TEXT,
+    PRIMARY KEY (instance, name)
+) WITHOUT ROWID;
+
+-- Why a run takes up no records that wait at a gate. `whole`: nor those that wait at none.
+CREATE TABLE gates (
+    instance INTEGER NOT NULL,
+    run      INTEGER NOT NULL,
+    gate     TEXT NOT NULL,
+    whole    INTEGER NOT NULL,
+    reason   TEXT NOT NULL,
+    until    REAL,
+    PRIMARY KEY (instance, run, gate)
+) WITHOUT ROWID;
 
 -- An input belongs to the generation at which it began and holds until a later one replaces it. Where a person gave
 -- it, source_hash is that of what the source had presented: presented again, it does not undo the correction.
