@@ -310,7 +310,7 @@ def test_what_records_wait_for_is_told_in_general(bench: Bench, desk: Desk) -> N
         hold, until = ("person", 0.0) if number else (None, bench.clock.now() + 9)
         gone = left(one, EntryState.UNKNOWN, hold, until, key=f"ow1-{number}")
         bench.state(run, replace(gone, reason=f"it does not match: fee {number}"))
-    told = [(one.reason, one.count, one.until, one.since) for one in desk.standing(1).waiting]
+    told = [(one.reason, one.count, one.until, one.since) for one in desk.standing(1, {}).waiting]
     now = bench.clock.now()
     assert told == [
         ("an answer about what was, or may have been, sent", 1, now + 9, None),
@@ -331,13 +331,13 @@ def test_a_job_goes_on_under_the_names_that_it_has(bench: Bench) -> None:
 @pytest.mark.parametrize("declared", [(("report", ()),), (("report", ("other",)),), ()])
 def test_a_name_that_is_gone_stops_it_before_anything_is_changed(bench: Bench, declared: Any) -> None:
     unconfirmed(bench, start(bench))
-    runs = len(bench.stores.desk().standing(1).runs)
+    runs = len(bench.stores.desk().standing(1, {}).runs)
     with pytest.raises(UsageError, match="formerly="):
         bench.begin(effects=declared)
     with pytest.raises(UsageError, match="formerly="):
         bench.begin(effects=declared, instance="tomorrow")
     assert len(bench.stores.instances()) == 1
-    assert len(bench.stores.desk().standing(1).runs) == runs
+    assert len(bench.stores.desk().standing(1, {}).runs) == runs
 
 
 def test_an_effect_that_was_dropped_with_all_outcomes_known_stops_nobody(bench: Bench, desk: Desk) -> None:
