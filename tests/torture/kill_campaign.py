@@ -115,7 +115,8 @@ def write_input(spec: Spec) -> None:
 
 def start(spec: Spec, folder: Path) -> int:
     described = folder / "spec.json"
-    described.write_text(json.dumps(asdict(spec)))
+    if not described.exists():  # a run beside this one may be reading it
+        described.write_text(json.dumps(asdict(spec)))
     return forked.start(_victim(folder))
 
 
