@@ -235,9 +235,10 @@ class SqliteWorkStore:
     def _change(self, instance: int, run: int | None) -> Iterator[Change]:
         """A transaction whose counters are written with it; driver errors come out in words for people."""
         self._check_fault()
-        change = Change(self._connection, instance, run, self._clock)
         try:
             with connection.transaction(self._connection):
+                # Its moment is that of the lock: others' commits while this one waited for it came before.
+                change = Change(self._connection, instance, run, self._clock)
                 if connection.schema_of(self._connection) != self._schema:
                     raise StoreWriteError(
                         "a newer onward has brought the store up to date meanwhile; start again with that one"
