@@ -205,7 +205,8 @@ class Governor:
         if not await self.standings.keep_all(only):
             self._done_at = self._parting = None
             return False
-        self._parting = Ending(STOPPED_EARLY, self.standings.reason)
+        reason = self.standings.reason  # none where nothing waits at a gate
+        self._parting = Ending(STOPPED_EARLY, reason) if reason else None
         wait_ends = (self._done_at or time.time()) + self._bounds.wait
         due = [
             self.standings.until,
