@@ -73,7 +73,7 @@ class Worker:
         self._events = events
         self._draw = draw
         self._loop = asyncio.get_running_loop()
-        self._commits: deque[tuple[list[Fact], Outcome, float]] = deque()
+        self._commits: deque[tuple[list[Fact], Outcome]] = deque()
         self._again: set[int] = set()
         self._waiting = 0
         self._waiting_size = 0
@@ -92,8 +92,8 @@ class Worker:
 
     # What the journal tells, in its own thread.
 
-    def committed(self, facts: list[Fact], outcome: Outcome, seconds: float) -> None:
-        self._commits.append((facts, outcome, seconds))
+    def committed(self, facts: list[Fact], outcome: Outcome) -> None:
+        self._commits.append((facts, outcome))
         self._loop.call_soon_threadsafe(self._deliver)
 
     def broken(self, error: BaseException) -> None:
@@ -115,7 +115,7 @@ class Worker:
 
     def _take_in(self) -> None:
         while self._commits:
-            facts, outcome, _ = self._commits.popleft()
+            facts, outcome = self._commits.popleft()
             self._waiting -= len(facts)
             self._waiting_size -= sum(map(size_of, facts))
             for fact in facts:
