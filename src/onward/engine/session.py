@@ -67,7 +67,6 @@ class Options:
     waits: Callable[[str], None] | None = None
     handle_signals: bool = True
     before_exit: Callable[[], None] | None = None
-    switch_interval: bool = True
     source: Source | None = None
     opened: WorkStore | None = None
     in_process: bool = False
