@@ -123,10 +123,7 @@ def source_of(records: Sequence[Any], key: tuple[str, ...] | str | None) -> Sour
 
 def run(job: Job, binding: Binding, options: Options) -> RunResult:
     """Run to an end in this thread, with an event loop of its own."""
-    with contextlib.ExitStack() as stack:
-        if options.switch_interval:
-            stack.enter_context(tuned_interpreter())
-        runner = stack.enter_context(_event_loop())
+    with tuned_interpreter(), _event_loop() as runner:
         try:
             return run_to_end(runner, run_async(job, binding, options))
         finally:

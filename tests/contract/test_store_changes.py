@@ -144,14 +144,19 @@ def test_a_change_is_told_though_inputs_are_not_stored(bench: Bench) -> None:
 # Vanished and returned.
 
 
-@pytest.mark.parametrize("state", ["pending", "waits", "held", "failed", "quarantined", "suspect", "stale", "done"])
-def test_a_vanished_record_keeps_state_and_results_and_counts_nowhere(bench: Bench, run: int, state: str) -> None:
+def _feed_beside_one_that_stays(bench: Bench, run: int, state: str) -> None:
+    """Two records, of which "k" is in the state."""
     bench.feed(run, records("stays", "k"), complete=True)
     if state == "done":
         ended(bench, run, "k")
     else:
         bench.claim(run, 1)
         _bring_to(bench, run, state)
+
+
+@pytest.mark.parametrize("state", ["pending", "waits", "held", "failed", "quarantined", "suspect", "stale", "done"])
+def test_a_vanished_record_keeps_state_and_results_and_counts_nowhere(bench: Bench, run: int, state: str) -> None:
+    _feed_beside_one_that_stays(bench, run, state)
     before = bench.row("k")
     outcome = bench.pass_over(run, "stays", again=True)
     assert told(outcome) == {"unchanged": 1, "vanished": 1}
@@ -167,12 +172,7 @@ def test_a_vanished_record_keeps_state_and_results_and_counts_nowhere(bench: Ben
 
 @pytest.mark.parametrize("state", ["pending", "waits", "held", "failed", "quarantined", "suspect", "stale", "done"])
 def test_a_record_that_returns_is_as_it_was(bench: Bench, run: int, state: str) -> None:
-    bench.feed(run, records("stays", "k"), complete=True)
-    if state == "done":
-        ended(bench, run, "k")
-    else:
-        bench.claim(run, 1)
-        _bring_to(bench, run, state)
+    _feed_beside_one_that_stays(bench, run, state)
     before = bench.store.counts(1)
     bench.pass_over(run, "stays", again=True)
     outcome = bench.pass_over(run, "stays", "k", again=True)

@@ -47,15 +47,15 @@ DEFECTS = (
         "engine/journal.py",
         (
             (
-                "            began = time.perf_counter()\n",
-                "            began = time.perf_counter()\n"
+                "            batch.blocks = [block for block, _ in feeding]\n",
+                "            batch.blocks = [block for block, _ in feeding]\n"
                 "            early = bool(batch.facts) and not (batch.wishes or feeding)\n"
                 "            if early:\n"
-                "                self._reader.committed(batch.facts, Outcome(), 0.0)\n",
+                "                self._reader.committed(batch.facts, Outcome())\n",
             ),
             (
-                "            self._reader.committed(batch.facts, outcome,",
-                "            early or self._reader.committed(batch.facts, outcome,",
+                "            self._reader.committed(batch.facts, outcome)",
+                "            early or self._reader.committed(batch.facts, outcome)",
             ),
         ),
         ("tests/unit/test_engine_durability.py",),

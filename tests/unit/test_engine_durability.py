@@ -61,7 +61,7 @@ class Hears:
         self.told: list[tuple[int, bool]] = []
         self.error: BaseException | None = None
 
-    def committed(self, facts: list[Fact], outcome: Outcome, seconds: float) -> None:
+    def committed(self, facts: list[Fact], outcome: Outcome) -> None:
         self.told += [(fact.record, fact.record in self._store.durable) for fact in facts]
 
     def broken(self, error: BaseException) -> None:

@@ -55,7 +55,7 @@ class Hears:
         self.claims = 0
         self.errors: list[BaseException] = []
 
-    def committed(self, facts: list[Fact], outcome: Outcome, seconds: float) -> None:
+    def committed(self, facts: list[Fact], outcome: Outcome) -> None:
         self.facts += [fact.record for fact in facts]
         self.claims += len(outcome.claimed)
 

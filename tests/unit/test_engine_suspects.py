@@ -14,8 +14,8 @@ from onward import Retry
 from onward.codec import loads
 from onward.engine import children
 from onward.engine.attempt import Attempt
-from onward.engine.outcomes import CallOutcome, Died, Returned
 from onward.engine.children import Assignment
+from onward.engine.outcomes import CallOutcome, Died, Returned
 from onward.engine.suspects import Inquest
 from onward.model import Fact, State
 from onward.ports import Batch, ClaimWish

@@ -38,7 +38,7 @@ def size_of(fact: Fact) -> int:
 class Reader(Protocol):
     """Who hears of commits; called in the journal's thread."""
 
-    def committed(self, facts: list[Fact], outcome: Outcome, seconds: float) -> None: ...
+    def committed(self, facts: list[Fact], outcome: Outcome) -> None: ...
 
     def broken(self, error: BaseException) -> None: ...
 
@@ -157,14 +157,13 @@ class Journal:
             batch.wishes = [self._wishes.popleft() for _ in range(len(self._wishes))]
             feeding = [self._blocks.popleft() for _ in range(len(self._blocks))]
             batch.blocks = [block for block, _ in feeding]
-            began = time.perf_counter()
             try:
                 outcome = self._store.write(self.run, batch)
             except BaseException as error:
                 for _, future in feeding:
                     _refuse(future, error)
                 raise
-            self._reader.committed(batch.facts, outcome, time.perf_counter() - began)
+            self._reader.committed(batch.facts, outcome)
             for (_, future), fed in zip(feeding, outcome.fed, strict=True):
                 _give(future, fed)
             was_cut = bool(self._facts) and sum(map(size_of, batch.facts)) >= LARGE_BATCH

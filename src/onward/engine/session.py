@@ -71,7 +71,6 @@ class Options:
     handle_signals: bool = True
     before_exit: Callable[[], None] | None = None
     asks_about: Sequence[int] | None = None
-    switch_interval: bool = True
     source: Source | None = None
     opened: WorkStore | None = None
     in_process: bool = False

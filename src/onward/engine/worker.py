@@ -87,7 +87,7 @@ class Worker:
             self._starts_next, self._failed, lambda: self.journal is None or self.journal.may_send()
         )
         self._loop = asyncio.get_running_loop()
-        self._commits: deque[tuple[list[Fact], Outcome, float]] = deque()
+        self._commits: deque[tuple[list[Fact], Outcome]] = deque()
         self._again: set[int] = set()
         self._unanswered: set[int] = set()
         self._asked: dict[int, None] | None = None
@@ -124,8 +124,8 @@ class Worker:
 
     # What the journal tells, in its own thread.
 
-    def committed(self, facts: list[Fact], outcome: Outcome, seconds: float) -> None:
-        self._commits.append((facts, outcome, seconds))
+    def committed(self, facts: list[Fact], outcome: Outcome) -> None:
+        self._commits.append((facts, outcome))
         self._loop.call_soon_threadsafe(self._deliver)
 
     def broken(self, error: BaseException) -> None:
@@ -147,7 +147,7 @@ class Worker:
 
     def _take_in(self) -> None:
         while self._commits:
-            facts, outcome, _ = self._commits.popleft()
+            facts, outcome = self._commits.popleft()
             self._waiting -= len(facts)
             self._waiting_size -= sum(map(size_of, facts))
             for fact in facts:
