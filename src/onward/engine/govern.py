@@ -168,7 +168,7 @@ class Governor:
         if worker.next_due is not None and worker.next_due <= time.time() and worker.dry:
             worker.dry = False
         worker.claim_more()
-        if worker.held or self._inquest.is_busy:
+        if worker.held or worker.is_claiming or self._inquest.is_busy:
             return False
         if worker.limit_left == 0:  # the run stays for the back-offs of its own records, and for no others
             if worker.is_done_with_its_share:
@@ -202,7 +202,7 @@ class Governor:
 
     async def _not_stayed_for(self, only: tuple[int, ...] | None, answers_due: float | None = None) -> bool:
         """Whether all that is left waits at gates that stay shut for longer than this run stays."""
-        if not await self.standings.keep_all(only):
+        if not await self.standings.keep_all(only) or self._worker.held:
             self._done_at = self._parting = None
             return False
         reason = self.standings.reason  # none where nothing waits at a gate

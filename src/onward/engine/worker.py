@@ -65,6 +65,7 @@ class Worker:
         self.changed = asyncio.Event()
         self.next_due: float | None = None
         self.dry = False
+        self.is_claiming = False
         self.limit_left: int | None = None
         self.error: BaseException | None = None
         self.may_claim: Callable[[], bool] = lambda: True
@@ -94,7 +95,6 @@ class Worker:
         self._waiting = 0
         self._waiting_size = 0
         self._flush_planned = False
-        self._claiming = False
         self._claim_seconds = 0.002
         self._wished_at = 0.0
         self._calls_per_second = 0.0
@@ -212,13 +212,13 @@ class Worker:
 
     def claim_more(self) -> None:
         """Ask for records so that no slot idles, and not for more."""
-        if self._claiming or self.stopping or self.dry or self.journal is None or not self.may_claim():
+        if self.is_claiming or self.stopping or self.dry or self.journal is None or not self.may_claim():
             return
         if self.admission.pause is not None:
             return
         wish = self._wish()
         if wish is not None:
-            self._claiming = True
+            self.is_claiming = True
             self._wished_at = time.monotonic()
             self.journal.wish(wish)
             self._plan_flush(self.slots.free > 0)
@@ -265,8 +265,8 @@ class Worker:
 
     def _take(self, claimed: list[Claimed]) -> None:
         """Claimed records arrive: their starts, if they started, are durable already."""
-        if self._claiming:
-            self._claiming = False
+        if self.is_claiming:
+            self.is_claiming = False
             self._claim_seconds += 0.3 * (time.monotonic() - self._wished_at - self._claim_seconds)
         self.dry = not claimed
         self._no_longer_there(claimed)
@@ -343,7 +343,7 @@ class Worker:
         self.claim_more()
 
     def _calls_to_come(self) -> bool:
-        return bool(self.slots.ready) or self._claiming
+        return bool(self.slots.ready) or self.is_claiming
 
     # Calls.
 
