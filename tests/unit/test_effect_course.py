@@ -91,22 +91,22 @@ class Bench:
         assert not self.attempt.sending
         return fact
 
-    def fail(self, failure: Classified) -> Fact:
-        assert self.attempt.step is not None
-        history = History(self.attempt.attempts, 0, 3)
-        return self.attempt.failed(failure, decide(failure, history, self.attempt.step.retry, 1.0), self.now)
+    def fail(self, attempt: Attempt, failure: Classified) -> Fact:
+        assert self.attempt is attempt and attempt.step is not None
+        history = History(attempt.attempts, 0, 3)
+        return attempt.failed(failure, decide(failure, history, attempt.step.retry, 1.0), self.now)
 
     def intend(self) -> None:
         """The payload is built and the intent durable."""
         fact = self.call("prepare", Prepared("ow1-x", '{"fee":50}'))
         assert fact.effect is not None
         assert fact.effect.payload is not None
-        self.attempt.learn(fact.effect, self.now)
+        self.attempt.learn(fact.effect, lambda: self.now)
         assert self.course.met(Met("go", entry(INTENDED, payload_hash=fact.effect.payload_hash))) is None
 
     def become_durable(self, fact: Fact) -> None:
         assert fact.effect is not None
-        self.attempt.learn(fact.effect, self.now)
+        self.attempt.learn(fact.effect, lambda: self.now)
 
 
 def entry(state: EntryState, age: float = 0.0, fence: int = FENCE, **given: Any) -> Entry:
@@ -160,7 +160,8 @@ def test_without_confirmation_receipt_and_checkpoint_are_one_fact(later: bool) -
     fact = bench.call("send", Returned('{"no":7}'))
     assert said(fact) == ("in_progress" if later else "succeeded", "confirmed")
     assert (fact.done_step, fact.checkpoint) == ("submit", '{"no":7}')
-    assert (fact.effect and fact.effect.receipt, fact.event) == ('{"no":7}', "effect_confirmed")
+    assert fact.effect and fact.effect.receipt == '{"no":7}'
+    assert fact.event is None, "a plain checkpoint, which is a record of its own"
     assert fact.step == ("reconcile" if later else None)
 
 
@@ -174,6 +175,7 @@ def test_with_one_the_receipt_comes_first_and_the_checkpoint_with_the_confirmati
     fact = bench.call("confirm", Answered("confirmed"))
     assert said(fact) == ("in_progress", "confirmed")
     assert (fact.done_step, fact.checkpoint, fact.step) == ("submit", '{"no":7}', "reconcile")
+    assert fact.event == "effect_confirmed"
 
 
 def test_a_receipt_that_is_null_is_one() -> None:
@@ -341,9 +343,9 @@ def test_a_fatal_failure_of_a_second_send_stops_the_run_and_leaves_the_first_unk
     bench = Bench(open_entry, keyed=True)
     heard: list[Classified] = []
 
-    def fail(failure: Classified) -> Fact:
+    def fail(attempt: Attempt, failure: Classified) -> Fact:
         heard.append(failure)
-        return bench.fail(failure)
+        return bench.fail(attempt, failure)
 
     bench.begin("send")
     fact = bench.course.ended(FATAL, fail)
@@ -550,7 +552,7 @@ def test_a_fact_about_another_entry_teaches_nothing() -> None:
     bench = Bench()
     bench.intend()
     before = bench.attempt.entry
-    bench.attempt.learn(EffectFact("annual-report", "ow1-other", SENT, receipt="1"), NOW)
+    bench.attempt.learn(EffectFact("annual-report", "ow1-other", SENT, receipt="1"), lambda: NOW)
     assert bench.attempt.entry == before
 
 

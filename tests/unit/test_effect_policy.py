@@ -258,4 +258,4 @@ def test_an_intent_that_waited_long_for_its_send_is_made_anew(age: float, old: b
     """Its deadline counts from the intent, so that whoever finds it knows when its call had ended."""
     waiting = entry(EntryState.INTENDED, age)
     assert time_to_send(PROBED, waiting, NOW) == pytest.approx(60.0 - age)
-    assert is_old(PROBED, waiting, NOW) is old
+    assert is_old(PROBED, time_to_send(PROBED, waiting, NOW)) is old

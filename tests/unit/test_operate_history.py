@@ -254,6 +254,10 @@ def test_an_effect_has_its_intent_its_key_and_only_if_asked_its_payload(tmp_path
     def body(record: dict[str, Any]) -> dict[str, Any]:
         return {"n": record["n"], "fee": "SECRET"}
 
+    @pay.confirm  # type: ignore[untyped-decorator, unused-ignore]
+    def acknowledged(payload: dict[str, Any], pay: str) -> bool:
+        return pay == "RECEIPT"
+
     store = str(tmp_path / "s.db")
     onward.run(job, store=store)
     found = list(api.log(job, store=store))

@@ -29,11 +29,12 @@ class Attempt:
 
     `attempts` counts the tries of that step, the one in progress included once it has started. `home` is where its
     calls are made when not in this process; `called` is told when the step's function is about to be called, which is
-    when its timeout begins. `phase` is what is called next of an effect, `entry` what the ledger knows of it, and
-    `sending` holds from before its first byte until it is known what came of it; `time_left`: seconds that its call may
-    take, where that is not the step's timeout. The last ones are admission's: `gate` is where calls of the step
-    `gate_of` wait, `inside` the gate whose call is in progress since `began` (UTC seconds), `passed` the ceilings that
-    keep room for it; `pause`: the fault that it met costs no attempt, and the next try comes after so many seconds.
+    when its timeout begins. `phase` is what is called next of an effect on its `course`, `entry` what the ledger knows
+    of it, and `sending` holds from before its first byte until it is known what came of it; `prepared`: the payload
+    that was made, and the texts in it by parameter; `time_left`: seconds that its call may take, where that is not the
+    step's timeout. The last ones are admission's: `gate` is where calls of the step `gate_of` wait, `inside` the gate
+    whose call is in progress since `began` (UTC seconds), `passed` the ceilings that keep room for it; `pause`: the
+    fault that it met costs no attempt, and the next try comes after so many seconds.
     """
 
     __slots__ = (
@@ -41,6 +42,7 @@ class Attempt:
         "began",
         "called",
         "claimed",
+        "course",
         "entry",
         "gate",
         "gate_of",
@@ -51,6 +53,7 @@ class Attempt:
         "pause",
         "phase",
         "plan",
+        "prepared",
         "sending",
         "started",
         "step",
@@ -66,6 +69,8 @@ class Attempt:
         self.home: object | None = None
         self.called: Callable[[], None] = _nobody_waits
         self.phase: Phase = "step"
+        self.course: Any = None
+        self.prepared: tuple[str, dict[str, str]] | None = None
         self.sending = False
         self.time_left: float | None = None
         self.gate: Any = None
@@ -123,7 +128,12 @@ class Attempt:
         """A send is made of what was frozen with the intent, not of what the record has become."""
         if self.phase != "send" or self.entry is None or self.step is None or self.step.effect is None:
             return None
-        return None if self.step.effect.payload is not None else part_of(self.entry.payload, parameter)
+        if self.step.effect.payload is not None:
+            return None
+        made = self.prepared
+        if made is not None and made[0] == self.entry.payload:
+            return made[1].get(parameter)
+        return part_of(self.entry.payload, parameter)
 
     def _of_entry(self, origin: str) -> str:
         assert self.entry is not None
@@ -253,13 +263,13 @@ class Attempt:
         self.phase = "step"
         self.sending = self.sending and begun
 
-    def learn(self, said: EffectFact, now: float) -> None:
+    def learn(self, said: EffectFact, clock: Callable[[], float]) -> None:
         """What was stated of the entry has become durable."""
         self.sending = False
         entry = self.entry
         if entry is None or said.payload is not None or (entry.name, entry.key) != (said.name, said.key):
             return  # an intent is answered with what it came upon
-        again = said.state is EntryState.INTENDED
+        again, now = said.state is EntryState.INTENDED, clock()
         self.entry = replace(
             entry,
             state=said.state,

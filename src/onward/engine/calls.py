@@ -74,7 +74,7 @@ class LocalCaller:
         try:
             if not self._resources.opened:
                 await self._resources.open()
-            if attempt.phase != "step":
+            if attempt.phase not in ("step", "send"):
                 return await self._effects.call(attempt)
             return Returned(step.encode(await self._made(attempt, step)))
         except Done as done:

@@ -6,7 +6,6 @@ receipt becomes durable, only then it is confirmed. Whatever ends a send without
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,6 +28,8 @@ from onward.policy.effects import (
 )
 from onward.policy.failures import Classified
 
+Fail = Callable[[Attempt, Classified], Fact]
+
 PERSON = "person"
 WAIT_FOR_OTHER = 2.0
 
@@ -37,30 +38,31 @@ class Course:
     """One attempt's way through its effect. `now` gives UTC seconds; `starts_next` whether the step after it may start
     with the commit of its checkpoint."""
 
+    __slots__ = ("_now", "_starts_next", "attempt", "effect", "step", "traits")
+
     def __init__(self, attempt: Attempt, starts_next: Callable[[Attempt], bool], now: Callable[[], float] = time.time):
         assert attempt.step is not None and attempt.step.effect is not None
         self.attempt = attempt
+        self.step = attempt.step
         self._starts_next = starts_next
         self.effect = attempt.step.effect
+        self.traits: Traits = self.effect.traits
         self._now = now
 
     @property
     def entry(self) -> Entry | None:
         return self.attempt.entry
 
-    @property
-    def traits(self) -> Traits:
-        return self.effect.traits
-
     def begin(self) -> Fact | None:
         """The attempt's turn has come: what is to be called is `attempt.phase`; or what is to be stated instead."""
         now, fence = self._now(), self.attempt.claimed.fence
         act = next_act(self.traits, self.entry, fence, now)
         self.attempt.time_left = None
-        if act.what == "send" and not sends_again(self._held(), fence):
-            if is_old(self.traits, self._held(), now):
+        if act.what == "send" and not sends_again(entry := self._held(), fence):
+            time_left = time_to_send(self.traits, entry, now)
+            if is_old(self.traits, time_left):
                 return self._intended_anew()
-            self.attempt.time_left = time_to_send(self.traits, self._held(), now)
+            self.attempt.time_left = time_left
         if act.what in ("prepare", "probe", "send", "confirm"):
             self.attempt.phase = act.what
             return None
@@ -89,7 +91,7 @@ class Course:
         self.attempt.entry = met.entry
         return None
 
-    def ended(self, outcome: CallOutcome | None, fail: Callable[[Classified], Fact]) -> Fact:
+    def ended(self, outcome: CallOutcome | None, fail: Fail) -> Fact:
         """What came of the call of `attempt.phase`. `fail` decides about a failure that is known as one."""
         phase, self.attempt.phase = self.attempt.phase, "step"
         if phase == "prepare":
@@ -102,7 +104,7 @@ class Course:
             return self._probed(outcome)
         return self._confirmed(outcome)
 
-    def _prepared(self, outcome: CallOutcome | None, fail: Callable[[Classified], Fact]) -> Fact:
+    def _prepared(self, outcome: CallOutcome | None, fail: Fail) -> Fact:
         if isinstance(outcome, Prepared):
             fact = self.attempt.going_on()
             fact.effect = EffectFact(
@@ -117,10 +119,10 @@ class Course:
         if isinstance(outcome, EndedEarly):
             outcome = Raised(_done_is_a_bug())
         if isinstance(outcome, Raised):
-            return fail(outcome.failure)
+            return fail(self.attempt, outcome.failure)
         return self.attempt.given_back("the run stopped before the step ended")
 
-    def _sent(self, outcome: CallOutcome | None, fail: Callable[[Classified], Fact]) -> Fact:
+    def _sent(self, outcome: CallOutcome | None, fail: Fail) -> Fact:
         entry, fence = self._held(), self.attempt.claimed.fence
         again = sends_again(entry, fence)
         if isinstance(outcome, Returned):
@@ -131,7 +133,7 @@ class Course:
             return self._refused_again(outcome, fail)
         said = self._said(EntryState.ABSENT)
         self.attempt.sending, self.attempt.entry = False, replace(entry, state=EntryState.ABSENT)
-        fact = fail(outcome.failure)
+        fact = fail(self.attempt, outcome.failure)
         fact.effect = said
         return fact
 
@@ -139,12 +141,12 @@ class Course:
         """Who dedupes by key answers a request that it has applied before with its outcome, and not with a refusal."""
         return failure.kind is Kind.REJECTED and self.traits.dedupes(self._held(), self._now())
 
-    def _refused_again(self, outcome: Raised, fail: Callable[[Classified], Fact]) -> Fact:
+    def _refused_again(self, outcome: Raised, fail: Fail) -> Fact:
         """This send was not applied; an earlier one may have been, so that the entry stays unknown."""
         fact = self._unknown(outcome, True)
         if outcome.failure.kind is not Kind.FATAL:
             return fact
-        stops = fail(outcome.failure)
+        stops = fail(self.attempt, outcome.failure)
         stops.state, stops.effect, stops.not_before, stops.hold = fact.state, fact.effect, fact.not_before, fact.hold
         stops.attempts = fact.attempts
         return stops
@@ -238,13 +240,15 @@ class Course:
         receipt = receipt or entry.receipt or "null"
         said = None
         if entry.state is not EntryState.CONFIRMED:
-            said = self._said(EntryState.CONFIRMED, receipt=receipt)
+            said = EffectFact(entry.name, entry.key, EntryState.CONFIRMED, receipt=receipt)
         name = self.attempt.step.name if self.attempt.step is not None else None
         fact = self.attempt.completed(receipt, self._starts_next(self.attempt))
         fact.effect, fact.done_step = said, name
         from_elsewhere = adopted or entry.origin or ("it was done already" if state is None else None)
-        fact.event = "effect_deduplicated" if from_elsewhere else "effect_confirmed"
-        fact.reason = from_elsewhere
+        if from_elsewhere:
+            fact.event, fact.reason = "effect_deduplicated", from_elsewhere
+        elif self.traits.has_confirm:  # else its receipt came with its checkpoint, which is a record of its own
+            fact.event = "effect_confirmed"
         return fact
 
     def _waits(self, act: Act, entry: Entry | None = None) -> Fact:
@@ -273,11 +277,6 @@ class Course:
         return Failure(
             step.name, step.version, failure.kind, failure.error_type, failure.message, self.attempt.attempts
         )
-
-
-def default_payload(named: dict[str, str]) -> str:
-    """What is sent where no payload is declared: the effect's inputs by parameter, each as JSON text."""
-    return "{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in named.items()) + "}"
 
 
 def _done_is_a_bug() -> Classified:

@@ -1,4 +1,4 @@
-"""The calls of an effect: build the payload, send, ask whether it was applied, ask whether it is confirmed."""
+"""The calls of an effect beside its send: the payload, and whether it was applied, and whether it is confirmed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from onward.engine.attempt import Attempt
-from onward.engine.course import default_payload
-from onward.engine.outcomes import Answered, CallOutcome, Prepared, Returned
+from onward.engine.outcomes import Answered, CallOutcome, Prepared
 from onward.errors import Invalid, OutputError
 from onward.job.plan import CallPlan, EffectPlan, StepPlan
 from onward.model import Answer, Mismatch
@@ -25,13 +24,15 @@ class EffectCalls:
         self._value_of = value_of
 
     async def call(self, attempt: Attempt) -> CallOutcome:
-        """Make the call of the attempt's phase. Raises what the payload's function or the send raises."""
+        """Make the call of the attempt's phase. Raises what the payload's function raises."""
         step = attempt.step
         assert step is not None and step.effect is not None
         if attempt.phase == "prepare":
-            return await self._prepare(attempt, step.effect)
-        if attempt.phase == "send":
-            return Returned(step.encode(await self._make(attempt, step)))
+            payload = step.effect.payload
+            if payload is None:
+                return self._prepared(attempt, step.effect)
+            key, former = _keys(step.effect, self._value_of(attempt))
+            return Prepared(key, payload.encode(await self._make(attempt, payload)), former)
         part = step.effect.probe if attempt.phase == "probe" else step.effect.confirm
         assert part is not None
         try:
@@ -42,20 +43,26 @@ class EffectCalls:
             return Answered("unknown", reason=f"the {attempt.phase} raised {type(error).__name__}")
         return _probed(answer, part) if attempt.phase == "probe" else _confirmed(answer)
 
-    async def _prepare(self, attempt: Attempt, effect: EffectPlan) -> CallOutcome:
+    def _prepared(self, attempt: Attempt, effect: EffectPlan) -> Prepared:
+        """What is sent where no payload is declared: the effect's inputs by parameter."""
         value = self._value_of(attempt)
-        try:
-            fields = effect.identify(value)
-            key, former = _key(effect.name, fields), tuple((name, _key(name, fields)) for name in effect.formerly)
-        except NoIdentity as error:
-            raise Invalid(str(error)) from None
-        if effect.payload is None:
-            return Prepared(key, default_payload(attempt.texts(effect.inputs, value)), former)
-        return Prepared(key, effect.payload.encode(await self._make(attempt, effect.payload)), former)
+        key, former = _keys(effect, value)
+        texts = attempt.texts(effect.inputs, value)
+        payload = "{" + ",".join([f'"{name}":{text}' for name, text in texts.items()]) + "}"
+        attempt.prepared = payload, texts
+        return Prepared(key, payload, former)
 
 
-def _key(name: str, fields: Any) -> str:
-    return idempotency_key(name, fields)
+def _keys(effect: EffectPlan, value: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """The obligation's key, and (name, key) under which it may be known from before. Raises Invalid."""
+    try:
+        fields = effect.identify(value)
+        key = idempotency_key(effect.name, fields)
+        return key, tuple(
+            [(name, idempotency_key(name, fields)) for name in effect.formerly]
+        ) if effect.formerly else ()
+    except NoIdentity as error:
+        raise Invalid(str(error)) from None
 
 
 def _probed(answer: Any, probe: CallPlan) -> Answered:

@@ -27,10 +27,8 @@ class Effects:
         self._fail = fail
         self._may_send = may_send
 
-    async def begin(self, attempt: Attempt) -> Fact | None:
+    def begin(self, attempt: Attempt) -> Fact | None:
         """The attempt has a slot: None where a call is to be made, or what is to be stated instead."""
-        if attempt.home is not None:
-            await attempt.home.up()  # type: ignore[attr-defined]
         if self.asks_now and attempt.entry is not None:
             assert attempt.step is not None and attempt.step.effect is not None
             attempt.entry = asked_now(attempt.step.effect.traits, attempt.entry)
@@ -44,12 +42,12 @@ class Effects:
 
     def ended(self, attempt: Attempt, outcome: CallOutcome | None) -> Fact:
         """What came of the call."""
-        return self._course(attempt).ended(outcome, lambda failure: self._fail(attempt, failure))
+        return self._course(attempt).ended(outcome, self._fail)
 
     def settled(self, attempt: Attempt, fact: Fact, met: Met | None) -> Fact | None:
         """A fact about the entry is durable: None where the attempt goes on as the fact says, or what follows."""
         assert fact.effect is not None
-        attempt.learn(fact.effect, time.time())
+        attempt.learn(fact.effect, time.time)
         return None if met is None else self._course(attempt).met(met)
 
     def patience(self, attempt: Attempt) -> float:
@@ -61,4 +59,7 @@ class Effects:
         return self._course(attempt).never_returned()
 
     def _course(self, attempt: Attempt) -> Course:
-        return Course(attempt, self._starts_next)
+        course: Course | None = attempt.course
+        if course is None or course.step is not attempt.step:
+            course = attempt.course = Course(attempt, self._starts_next)
+        return course

@@ -22,7 +22,7 @@ from onward.engine.outcomes import Answered, CallOutcome, Died, EndedEarly, Rais
 from onward.engine.slots import Slot, Slots
 from onward.engine.tally import Tally
 from onward.job.plan import Plan
-from onward.model import Claimed, Fact, Kind, Met, State
+from onward.model import Claimed, EntryState, Fact, Kind, Met, State
 from onward.policy.attempts import Decision, History, decide
 from onward.policy.failures import Classified
 from onward.policy.outage import NONE
@@ -177,6 +177,8 @@ class Worker:
             self._emit("checkpoint_committed", attempt, step=fact.done_step)
         if fact.event is not None:
             self._emit(fact.event, attempt, fact)
+        elif fact.effect is not None and fact.effect.state is EntryState.CONFIRMED:
+            self._emit("effect_confirmed", attempt, fact)
         if fact.state is not State.IN_PROGRESS:
             self._leave(attempt, fact)
         elif fact.started:
@@ -362,9 +364,12 @@ class Worker:
         attempt.inside = gate
         caller = attempt.home or (self._processes if step.process else self._caller)
         try:
-            if step.effect is not None and (instead := await self._effects.begin(attempt)) is not None:
-                self._state(attempt, instead)
-                return
+            if step.effect is not None:
+                if attempt.home is not None:
+                    await attempt.home.up()  # type: ignore[attr-defined]
+                if (instead := self._effects.begin(attempt)) is not None:
+                    self._state(attempt, instead)
+                    return
             outcome = await caller.call(attempt)  # type: ignore[attr-defined]
         except asyncio.CancelledError:
             if slot.given_up:
@@ -492,14 +497,14 @@ class Worker:
             self._loop.call_later(HELD_BACK, self.outages.look_around)
 
     def _effect_ended(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
-        survived = not isinstance(outcome, Raised) or outcome.failure.kind is not Kind.FATAL
-        if survived and attempt.phase in ("send", "confirm"):
+        failure = outcome.failure if isinstance(outcome, Raised) else None
+        if (failure is None or failure.kind is not Kind.FATAL) and attempt.phase in ("send", "confirm"):
             attempt.clear()
-        if isinstance(outcome, Raised) and outcome.failure.kind is Kind.TRANSIENT:
-            if outcome.failure.not_applied or attempt.phase == "prepare":
-                self._when_told(attempt, outcome.failure, lambda: self._state_effect(attempt, outcome))
+        if failure is not None and failure.kind is Kind.TRANSIENT:
+            if failure.not_applied or attempt.phase == "prepare":
+                self._when_told(attempt, failure, lambda: self._state_effect(attempt, outcome))
                 return
-            self.outages.failed(attempt.gate, attempt, outcome.failure, lambda spared: None)  # it costs no attempt
+            self.outages.failed(attempt.gate, attempt, failure, lambda spared: None)  # it costs no attempt
         self._state_effect(attempt, outcome)
 
     def _state_effect(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
@@ -591,6 +596,8 @@ class Worker:
         self._plan_flush(True)
 
     def _emit(self, event: str, attempt: Attempt, fact: Fact | None = None, **fields: Any) -> None:
+        if not self._events.is_heard:
+            return
         if fact is not None:
             # What no longer decodes is told without the words that quote it.
             reason = "a stored output no longer decodes" if event == "record_waits" else fact.reason

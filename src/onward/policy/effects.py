@@ -53,6 +53,9 @@ class Act:
     reason: str = ""
 
 
+_PREPARE, _SEND, _PROBE, _FINISH = Act("prepare"), Act("send"), Act("probe"), Act("finish")
+
+
 def next_act(traits: Traits, entry: Entry | None, fence: int, now: float) -> Act:
     """What the holder of a record, by `fence`, does about its effect.
 
@@ -60,13 +63,13 @@ def next_act(traits: Traits, entry: Entry | None, fence: int, now: float) -> Act
     the call and its landing may take.
     """
     if entry is None or entry.state is EntryState.ABSENT:
-        return Act("prepare")
+        return _PREPARE
     if entry.state is EntryState.CONFIRMED:
-        return Act("finish")
+        return _FINISH
     if entry.state is EntryState.SENT:
         return _about_receipt(traits, entry, now)
     if entry.state is EntryState.INTENDED and entry.fence == fence:
-        return Act("probe") if traits.probes_first and not entry.asks else Act("send")
+        return _PROBE if traits.probes_first and not entry.asks else _SEND
     return _about_unknown(traits, entry, now)
 
 
@@ -125,9 +128,9 @@ def time_to_send(traits: Traits, entry: Entry, now: float) -> float:
     return traits.deadline - max(now - entry.intended_at, 0.0)
 
 
-def is_old(traits: Traits, entry: Entry, now: float) -> bool:
+def is_old(traits: Traits, time_left: float) -> bool:
     """Whether an intent has waited so long for its send that it is to be made anew."""
-    return time_to_send(traits, entry, now) < traits.deadline / 2
+    return time_left < traits.deadline / 2
 
 
 def landed_by(traits: Traits, entry: Entry) -> float:

@@ -7,16 +7,17 @@ machine and in every year. The prefix is the version of the encoding.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
+from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
 
 PREFIX = "ow1-"
 DIGEST_BYTES = 20
 MOST_DIGITS = 4000
+TOO_LARGE = 10**MOST_DIGITS
 FIELD_TYPES = (str, int, bool, date, Decimal)
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 
@@ -34,10 +35,11 @@ def idempotency_key(effect: str, fields: Mapping[str, Any]) -> str:
 
     Raises NoIdentity for floats and everything else that has no exact text.
     """
-    encoded = [[name, *_encoded(name, value)] for name, value in sorted(fields.items())]
-    if all(value is None or value == "" for value in fields.values()):
+    encoded = [(name, *_encoded(name, value)) for name, value in sorted(fields.items())]
+    if not any(text for _, _, text in encoded):
         raise NoIdentity("all fields of the identity are empty")
-    text = json.dumps([effect, encoded], ensure_ascii=True, separators=(",", ":"))
+    listed = ",".join([f"[{_quoted(name)},{_quoted(tag)},{_quoted(text)}]" for name, tag, text in encoded])
+    text = f"[{_quoted(effect)},[{listed}]]"
     return PREFIX + hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).hexdigest()
 
 
@@ -121,7 +123,7 @@ def _encoded_decimal(name: str, value: Decimal) -> tuple[str, str]:
 
 
 def _digits(name: str, number: int) -> str:
-    if abs(number) >= 10**MOST_DIGITS:
+    if abs(number) >= TOO_LARGE:
         raise _too_long(name)
     return str(number)
 

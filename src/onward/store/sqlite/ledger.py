@@ -63,7 +63,8 @@ class _Intents:
         places = {fact.record: self._place(fact) for fact in intents}
         first = {places[fact.record]: fact for fact in reversed(intents)}
         made = [_intent_row(fact, place) for place, fact in first.items()]
-        self._change.execute("intend", made)
+        if self._change.execute("intend", made) == len(intents):  # nobody had any of these obligations
+            return {(fact.record, fact.fence): Met("go", self._new(fact, places[fact.record])) for fact in intents}
         self._known = self._read(list(first))
         self._superseding: list[list[Any]] = []
         self._taking: list[list[Any]] = []
@@ -81,19 +82,7 @@ class _Intents:
         what = meeting(entry, fact.record, fact.effect.payload_hash, in_good_hands)
         if what == "go":
             self._superseding.append(_intent_row(fact, place))
-            now = self._change.now
-            entry = Entry(
-                *place,
-                EntryState.INTENDED,
-                fact.effect.payload,
-                fact.effect.payload_hash,
-                None,
-                fact.record,
-                fact.generation,
-                fact.fence,
-                now,
-                now,
-            )
+            entry = self._new(fact, place)
         elif what in ("go on", "adopt"):
             self._taking.append(_intent_row(fact, place))
             adopted = what == "adopt"
@@ -108,6 +97,12 @@ class _Intents:
         if what in ("go", "go on", "adopt"):
             self._known[place] = entry, True, origin
         return Met(what, entry if what != "wait" else replace(entry, origin=origin))
+
+    def _new(self, fact: Fact, place: Place) -> Entry:
+        effect, now = fact.effect, self._change.now
+        assert effect is not None and effect.payload is not None
+        payload, whose = (effect.payload, effect.payload_hash), (fact.record, fact.generation, fact.fence)
+        return Entry(*place, EntryState.INTENDED, *payload, None, *whose, now, now)
 
     def _place(self, fact: Fact) -> Place:
         """Where the obligation stands in the ledger: under a former name, if it is known by that."""
