@@ -46,7 +46,8 @@ class EffectCalls:
         value = self._value_of(attempt)
         try:
             fields = effect.identify(value)
-            key, former = _key(effect.name, fields), tuple((name, _key(name, fields)) for name in effect.formerly)
+            key = _key(effect, effect.name, fields)
+            former = tuple((name, _key(effect, name, fields)) for name in effect.formerly)
         except NoIdentity as error:
             raise Invalid(str(error)) from None
         if effect.payload is None:
@@ -54,8 +55,8 @@ class EffectCalls:
         return Prepared(key, effect.payload.encode(await self._make(attempt, effect.payload)), former)
 
 
-def _key(name: str, fields: Any) -> str:
-    return idempotency_key(name, fields)
+def _key(effect: EffectPlan, name: str, fields: Any) -> str:
+    return effect.key_prefix + idempotency_key(name, fields)
 
 
 def _probed(answer: Any, probe: CallPlan) -> Answered:
