@@ -21,14 +21,14 @@ from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.place import whole_path
 from onward.model import RunResult, StepVersion
-from onward.ports import Batch, Desk, Outcome, RunStart, Sink, Source
+from onward.ports import Batch, Desk, RunStart, Sink, Source
 from onward.sinks import formats
 from onward.sources.given import BY_POSITION as BY_POSITION
 from onward.sources.given import Given
 from onward.store.sqlite.connection import path_of
 from onward.store.sqlite.desk import SqliteDesk
 from onward.store.sqlite.in_memory import InMemoryStore
-from onward.store.sqlite.telling import TellingStore
+from onward.store.sqlite.telling import Hearer, TellingStore
 from onward.store.sqlite.work import LEASE_SECONDS, SqliteWorkStore
 
 LAST_WAIT = 1.0
@@ -107,9 +107,9 @@ def open_in_memory(store_inputs: bool, dies_after: Callable[[int, Batch], bool])
     return InMemoryStore(SystemClock(), store_inputs, dies_after)
 
 
-def open_telling(file: Path, store_inputs: bool, told: Callable[[Batch, Outcome], None]) -> TellingStore:
+def open_telling(file: Path, store_inputs: bool, hearer: Hearer) -> TellingStore:
     """A store in a file that tells of each commit."""
-    return TellingStore(file, SystemClock(), store_inputs, told)
+    return TellingStore(file, SystemClock(), store_inputs, hearer)
 
 
 def open_sink(out: str | Path, format: str | None, flat: bool) -> Sink:

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Unpack
 
 from onward.cli import streams
+from onward.cli.run import termination_interrupts
 from onward.cli.target import About, find
 from onward.cli.words import brief, duration, key_text, printable
 from onward.errors import UsageError
@@ -32,7 +33,7 @@ def rehearse(job: str | None, records: int, wait: float, yes: bool, as_json: boo
     from onward.codec import dumps
 
     teller = _Teller(yes)
-    with streams.kept_clean():  # what the job prints is no part of the answer
+    with termination_interrupts(), streams.kept_clean():  # what the job prints is no part of the answer
         report = api.rehearse(
             target.job,
             records=records,

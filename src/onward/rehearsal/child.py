@@ -91,7 +91,7 @@ def _rehearsed(assignment: Assignment, trace: Trace) -> dict[str, Any]:
         wait=assignment.wait,
         handle_signals=False,
         source=FirstRecords(job.open_source(binding.params), assignment.records),
-        opened=runner.open_telling(path, plan.store_inputs, Commits(trace, death).told),
+        opened=runner.open_telling(path, plan.store_inputs, Commits(trace, death)),
         in_process=True,
         plan=plan,
         patient=False,

@@ -6,6 +6,7 @@ started them. What a program that a step starts does, or a library that has sock
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import socket
 import sys
@@ -20,7 +21,6 @@ from weakref import WeakKeyDictionary
 from onward.job.plan import StepPlan
 
 _CONNECTIONS = ("socket.connect", "socket.sendto")
-_NEW_THREADS = ("_thread.start_new_thread", "_thread.start_joinable_thread")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,22 +42,29 @@ def watch(noticed: Callable[[Call, str, int | None], None]) -> None:
     """From now on tell of each connection: whose call it was, the address, and the line in the step's own file."""
 
     def heard(event: str, arguments: tuple[Any, ...]) -> None:
-        if event in _CONNECTIONS:
-            call = UNDER_WAY.get() or _started_by.get(threading.current_thread())
-            if call is not None and (address := _address(*arguments[:2])) is not None:
-                noticed(call, address, _line(call.step.function))
-        elif event in _NEW_THREADS and (call := UNDER_WAY.get()) is not None:
-            owner = getattr(arguments[0], "__self__", None)
-            if isinstance(owner, threading.Thread):
-                _started_by[owner] = call
+        call = UNDER_WAY.get() or _started_by.get(threading.current_thread())
+        if call is not None and (address := _address(*arguments[:2])) is not None:
+            noticed(call, address, _line(call.step.function))
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        try:
-            heard(event, arguments)
-        except Exception:  # what is raised here would be raised in the step
-            return
+        if event in _CONNECTIONS:
+            with contextlib.suppress(Exception):  # which would be raised in the step
+                heard(event, arguments)
 
+    _mark_threads()
     sys.addaudithook(hook)
+
+
+def _mark_threads() -> None:
+    """Not every Python tells its audit hooks of new threads; this one is thrown away, and may be changed."""
+    start = threading.Thread.start
+
+    def marked_start(self: threading.Thread) -> None:
+        if (call := UNDER_WAY.get()) is not None:
+            _started_by[self] = call
+        start(self)
+
+    threading.Thread.start = marked_start  # type: ignore[method-assign]
 
 
 def _address(connection: Any, address: Any) -> str | None:
@@ -69,11 +76,15 @@ def _address(connection: Any, address: Any) -> str | None:
 
 
 def _line(function: Callable[..., Any]) -> int | None:
-    """The line in the function's own file from which it came to this; None where it did not come from there."""
-    own = getattr(getattr(inspect.unwrap(function), "__code__", None), "co_filename", None)
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None:
-        if frame.f_code.co_filename == own:
+    """The line of the function, else of another in its file, from which it came to this; None where it came from
+    neither."""
+    own = getattr(inspect.unwrap(function), "__code__", None)
+    beside: int | None = None
+    frame: FrameType | None = sys._getframe(3)
+    while frame is not None and own is not None:
+        if frame.f_code is own:
             return frame.f_lineno
+        if beside is None and frame.f_code.co_filename == own.co_filename:
+            beside = frame.f_lineno
         frame = frame.f_back
-    return None
+    return beside

@@ -23,6 +23,9 @@ def of_undisturbed(plan: Plan, scenario: Scenario) -> Iterator[Finding]:
     if ended is None:
         yield _nothing(f"the undisturbed run's process died: {scenario.broke}")
         return
+    if "error" in ended:
+        yield _nothing(ended["error"])
+        return
     if ended["total"] == 0:
         yield _nothing("the source has no records")
         return

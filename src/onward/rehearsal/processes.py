@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -97,6 +98,12 @@ class _Stem:
         return self._process.returncode is not None
 
     async def end(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        """Kill it, and what it has forked, which is in its group."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if hasattr(os, "killpg"):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            else:
+                self._process.kill()
         await self._process.wait()

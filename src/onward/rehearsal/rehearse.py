@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from onward.errors import OnwardError, UsageError
+from onward.errors import UsageError
 from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.plan import Plan
@@ -101,18 +101,8 @@ def _check(scenario: Scenario, only_own_faults: bool = False) -> None:
         raise RuntimeError(f"a process of the rehearsal failed: {ended['fault']}")
     if only_own_faults:
         return
-    if "error" in ended:
-        raise _Stopped(ended["error"], ended["code"])
     if ended["code"] == UsageError.exit_code:
-        raise UsageError(ended["reason"])
-
-
-class _Stopped(OnwardError):
-    """What stopped the undisturbed run before it began."""
-
-    def __init__(self, words: str, exit_code: int):
-        super().__init__(words)
-        self.exit_code = exit_code
+        raise UsageError(ended.get("error") or ended["reason"])
 
 
 def _with_what_was_seen(plan: Plan, found: list[Finding], scenarios: list[Scenario]) -> list[Finding]:

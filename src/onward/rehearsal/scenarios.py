@@ -120,14 +120,15 @@ def _last_words(said: Path) -> str:
 
 
 def points_of(events: list[Event]) -> list[tuple[str, str]]:
-    """Where a run can be killed, in the order in which it came there: each commit, and each call of an effect before
-    and after it; with the place in words."""
+    """Where a run can be killed, in the order in which it came there: after each commit, before that of a pure step's
+    checkpoint, and before and after each call of an effect; with the place in words."""
     found = []
     for event in events:
-        if event["what"] == "commit":
-            found.append((f"commit {event['point']}", f"after the commit of {event['of']}"))
+        if event["what"] in ("coming", "commit"):
+            side = "before" if event["what"] == "coming" else "after"
+            found.append((event["points"][0], f"{side} the commit of {event['of']}"))
         elif event["what"] in ("call", "back") and event["point"]:
             side = "before" if event["what"] == "call" else "after"
-            call = "sent" if event["phase"] == "send" else f"called its {event['phase']}"
+            call = "was sent" if event["phase"] == "send" else f"asked its {event['phase']}"
             found.append((f"{side} {event['point']}", f"{side} {event['step']} {call}"))
     return found

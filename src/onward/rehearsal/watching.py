@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -47,14 +48,14 @@ class WatchedCalls:
         self._value_of = value_of
         self._trace = trace
         self._death = death
-        self._calls_out = 0
+        self._times: Counter[str] = Counter()
 
     async def call(self, attempt: Attempt) -> CallOutcome:
         step = attempt.step
         assert step is not None
         key = loads(attempt.claimed.key)
         call = Call(step, attempt.phase, attempt.claimed.id, attempt.claimed.generation, key)
-        start_clock, point, token = attempt.called, 0, None
+        start_clock, point, token = attempt.called, "", None
 
         def called() -> None:
             """The function is about to be called: resources are open, arguments decoded."""
@@ -73,19 +74,20 @@ class WatchedCalls:
         self._ended(call, attempt, outcome, point)
         return outcome
 
-    def _begins(self, call: Call, attempt: Attempt) -> int:
-        """Its number among the calls of effects; 0 for others."""
-        point = 0
+    def _begins(self, call: Call, attempt: Attempt) -> str:
+        """What the call is known by where it is one of an effect: whose, and the how manieth; empty for others."""
+        point = ""
         if call.phase in _CALLS_OUT:
-            self._calls_out += 1
-            point = self._calls_out
+            name = f"{call.phase} of {call.step.name} for {call.record}"
+            self._times[name] += 1
+            point = f"{name}, {self._times[name]}"
         sent = attempt.entry.key if attempt.entry is not None else None
         self._trace.note("call", **_of(call), point=point, idempotency_key=sent)
         if point:
             self._death.passes(f"before {point}")
         return point
 
-    def _ended(self, call: Call, attempt: Attempt, outcome: CallOutcome, point: int) -> None:
+    def _ended(self, call: Call, attempt: Attempt, outcome: CallOutcome, point: str) -> None:
         sent = attempt.entry.key if attempt.entry is not None else None
         self._trace.note("back", **_of(call), point=point, idempotency_key=sent, **_came(outcome))
         if isinstance(outcome, Prepared):
@@ -133,38 +135,51 @@ def _came(outcome: CallOutcome) -> dict[str, Any]:
 
 
 class Commits:
-    """Hears of the run's commits, in the journal's thread; those that changed nothing do not count."""
+    """Hears of the run's commits, in the journal's thread. Which facts share one may differ from run to run, so that a
+    commit is known by each of its parts; one that changed nothing has none."""
 
     def __init__(self, trace: Trace, death: Death):
         self._trace = trace
         self._death = death
-        self._number = 0
+        self._times: Counter[str] = Counter()
 
-    def told(self, batch: Batch, outcome: Outcome) -> None:
-        if self._number and not (batch.facts or batch.blocks or any(outcome.claimed)):
-            return
-        self._number += 1
+    def coming(self, batch: Batch) -> None:
+        """A pure step has returned, and its checkpoint is not durable yet: a death here makes it run again."""
+        pure = [fact for fact in batch.facts if fact.checkpoint is not None and fact.effect is None]
+        self._passes("coming", "before", [(_words(fact), str(fact.record)) for fact in pure])
+
+    def committed(self, batch: Batch, outcome: Outcome) -> None:
         held = [fact for fact in batch.facts if (fact.record, fact.fence) not in outcome.lost]
+        parts = [(_words(fact), str(fact.record)) for fact in held]
+        parts += [("records read", "")] if batch.blocks else []
+        parts += [("a claim", "")] if any(outcome.claimed) else []
+        if not batch.facts and not batch.blocks and not batch.wishes:
+            parts = [("the start of a run", "")]
         done = [[fact.record, fact.generation, fact.done_step] for fact in held if fact.checkpoint is not None]
-        self._trace.note("commit", point=self._number, done=done, of=self._words(batch, held, outcome))
-        self._death.passes(f"commit {self._number}")
+        self._passes("commit", "after", parts, done=done)
 
-    def _words(self, batch: Batch, held: list[Fact], outcome: Outcome) -> str:
-        """What was committed, as a part of a sentence."""
-        said = [words for fact in held if (words := _fact_words(fact))]
-        if batch.blocks:
-            said.append("records read")
-        if any(outcome.claimed):
-            said.append("a claim")
-        return ", ".join(dict.fromkeys(said)) or "the start of a run"
+    def _passes(self, what: str, side: str, parts: list[tuple[str, str]], **fields: Any) -> None:
+        """`parts`: what is committed, in words, and whose it is."""
+        if not parts:
+            return
+        names = [f"{words} {record}".strip() for words, record in parts]
+        points = [f"{side} commit of {name}, {self._counted(f'{side} {name}')}" for name in names]
+        self._trace.note(what, points=points, of=", ".join(dict.fromkeys(words for words, _ in parts)), **fields)
+        for point in points:
+            self._death.passes(point)
+
+    def _counted(self, name: str) -> int:
+        self._times[name] += 1
+        return self._times[name]
 
 
-def _fact_words(fact: Fact) -> str:
+def _words(fact: Fact) -> str:
+    """What a fact says, as a part of a sentence."""
     if fact.checkpoint is not None:
         return f"the checkpoint of {fact.done_step}"
     if fact.effect is not None:
-        state = "intent" if fact.effect.payload is not None else str(fact.effect.state)
-        return {"intent": f"the intent of {fact.step}", "sent": f"the receipt of {fact.step}"}.get(
-            state, f"{fact.step} as {state}"
-        )
-    return f"the start of {fact.step}" if fact.started else str(fact.state)
+        if fact.effect.payload is not None:
+            return f"the intent of {fact.step}"
+        known = str(fact.effect.state)
+        return f"the receipt of {fact.step}" if known == "sent" else f"the news that {fact.step} is {known}"
+    return f"the start of {fact.step}" if fact.started else f"the record as {fact.state}"
