@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 
 from acceptance.jobs import Place, plain, surroundings, wait_until
+from onward import api
+from onward.job.loading import load_job
+from onward.rehearsal import rehearse
 from torture.registry import EXAMPLE, running
 
 BAD = EXAMPLE.parent / "rehearsal"
@@ -40,6 +43,10 @@ def knock():
 @job.step
 def stamp(record):
     return {{"id": record["id"], "made": {{"by": uuid.uuid4().hex}}}}
+
+@job.step
+def unordered(record):
+    return list({{"a", "b", "c", "d", "e", "f", "g", "h"}})
 
 @job.step(calls_out=True)
 def weather(record):
@@ -92,6 +99,7 @@ def again(record, context):
 """
 FOUND_IN_FAULTY = {
     ("not deterministic", "fault", "stamp"),
+    ("not deterministic", "fault", "unordered"),
     ("not deterministic", "warning", "weather"),
     ("does not survive JSON", "fault", "pair"),
     ("a plain step calls out", "fault", "computed"),
@@ -218,6 +226,16 @@ def test_a_clean_job_is_killed_at_every_commit_and_its_own_store_is_left_alone(t
     assert killed >= 10  # the start, the records, a claim, and both sides of each checkpoint but the first claim's
     assert "no effect will be called" in ended.stderr
     assert before == {file.name: (file.stat().st_mtime_ns, file.read_bytes()) for file in store.iterdir()}
+
+
+def test_what_was_left_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(tmp_path, CLEAN)
+    place.write("in.jsonl", [{"id": "a", "n": 1}])
+    monkeypatch.setattr(rehearse, "MOST_KILLS", 1)
+    over = []
+    report = api.rehearse(load_job(str(tmp_path / "job.py")), progress=lambda *numbers: over.append(numbers))
+    assert (report.killed, report.left_out, report.exit_code) == (1, report.points - 1, 0)
+    assert over == [(1, 1)]
 
 
 def test_a_key_that_changes_from_reading_to_reading_is_found(tmp_path: Path) -> None:

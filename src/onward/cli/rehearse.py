@@ -64,9 +64,14 @@ class _Teller:
         name = f"{told.job} · {told.instance}" if told.instance else told.job
         many = "record" if told.records == 1 else f"{told.records:,} records"
         streams.err(f"rehearsing {printable(name)}: its first {many}, on a store that is thrown away")
-        if not told.effects:
+        if told.effects:
+            self._tell_effects(told)
+        else:
             streams.err("no effect will be called: the job has none")
-            return
+        if self._live:
+            self._line("first an undisturbed run")
+
+    def _tell_effects(self, told: Announced) -> None:
         streams.err("will really be called, again and again, at the endpoint that the job names:")
         for one in told.effects:
             streams.err(f"  {one.step} ({printable(one.effect)}): {', '.join(one.calls)}  {one.place}")

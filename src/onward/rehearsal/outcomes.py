@@ -14,6 +14,7 @@ from onward.rehearsal.report import NOTHING, Finding, Level
 from onward.rehearsal.scenarios import Scenario
 from onward.rehearsal.trace import Event
 
+MOST_MISSED = 0.1
 EXPECTED_KINDS = ("invalid", "rejected")
 
 
@@ -92,6 +93,20 @@ def of_killed(plan: Plan, first: Scenario, scenarios: Sequence[Scenario]) -> Ite
             "resumed run stopped", "fault", f"a run that was resumed did not come to its end: {reason}",
             "see why: the same job came to its end undisturbed", when=those[0].place, times=len(those),
         )  # fmt: skip
+
+
+def of_missed(scenarios: Sequence[Scenario]) -> Iterator[Finding]:
+    """A rehearsal in which many runs were not killed where they should have been has shown little."""
+    missed = [one for one in scenarios if not one.killed]
+    if len(missed) > len(scenarios) * MOST_MISSED:
+        yield Finding(
+            "not killed as meant",
+            "fault",
+            f"{len(missed)} of {len(scenarios)} runs never came to the point at which they were to be killed",
+            "see that the job does the same with the same records from run to run",
+            when=missed[0].place,
+            times=len(missed),
+        )
 
 
 def _after_kill(found: Finding, one: Event) -> Finding:

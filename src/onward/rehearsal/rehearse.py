@@ -76,7 +76,7 @@ async def _play(plan: Plan, stage: Stage, announced: Announced) -> Report:
         later = await stage.killed(points[:MOST_KILLS])
         for scenario in later:
             _check(scenario, only_own_faults=True)
-        found += outcomes.of_killed(plan, first, later)
+        found += [*outcomes.of_killed(plan, first, later), *outcomes.of_missed(later)]
     found += Judge(plan, [first, *later]).findings()
     found += _with_what_was_seen(plan, list(promises.open_promises(plan)), later)
     return Report(
