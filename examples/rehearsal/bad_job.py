@@ -49,7 +49,7 @@ def announce(invoice: Invoice, params: Params) -> str:
     return f"announced {invoice.number}"
 
 
-@job.effect("charge", key="number", deadline=5.0, settle=0.0)
+@job.effect("charge", key="number")
 def charge(payload: dict[str, Any], idempotency_key: str, params: Params) -> dict[str, Any]:
     """Second fault: the office keeps no keys, and there is no probe that could tell whether a charge was made."""
     return post(f"{params.office}/charges", payload, idempotency_key)
@@ -60,7 +60,7 @@ def what_is_charged(invoice: Invoice) -> dict[str, Any]:
     return {"number": invoice.number, "amount": invoice.amount}
 
 
-@job.effect("reminder", key=("number", "due"), keyed=True, deadline=5.0, settle=0.0)
+@job.effect("reminder", key=("number", "due"), keyed=True)
 def remind(payload: dict[str, Any], idempotency_key: str, params: Params) -> dict[str, Any]:
     """Third fault: the key has a time in it that is made anew whenever the record is read."""
     return post(f"{params.office}/reminders", payload, idempotency_key)

@@ -68,11 +68,11 @@ async def threaded(record):
     thread.start()
     thread.join()
 
-@job.effect("forgetful", key="id", keyed=True, deadline=5.0, settle=0.0)
+@job.effect("forgetful", key="id", keyed=True)
 def forgetful(payload, idempotency_key, stamp):
     return {{"receipt": uuid.uuid4().hex}}
 
-@job.effect("blind", key="id", deadline=2.0, settle=0.0)
+@job.effect("blind", key="id", deadline=6.0, settle=0.0)
 def blind(payload, idempotency_key):
     return {{"receipt": idempotency_key}}
 
@@ -80,11 +80,11 @@ def blind(payload, idempotency_key):
 def never_there(idempotency_key):
     return onward.ABSENT
 
-@job.effect("careless", key="id", on_unknown="resend", deadline=5.0, settle=0.0)
+@job.effect("careless", key="id", on_unknown="resend")
 def careless(payload, idempotency_key):
     return {{"receipt": 1}}
 
-@job.effect("drifting", key="id", keyed=True, deadline=5.0, settle=0.0)
+@job.effect("drifting", key="id", keyed=True)
 def drifting(payload):
     return {{"receipt": 1}}
 
@@ -165,6 +165,7 @@ def test_the_bad_job_has_exactly_its_three_faults(tmp_path: Path) -> None:
             ("a plain step calls out", "announce", line_of(file, 'post(f"{params.office}/messages"')),
         }
         assert all(one["level"] == "fault" and one["advice"] for one in report["findings"])
+        assert any("(due differs)" in one["what"] for one in report["findings"])
         assert {one["record"] for one in report["findings"]} == {"INV-001", None}
         assert report["killed"] == report["points"] > 10
         assert report["runs"] >= 2 * report["killed"] + 1
@@ -247,7 +248,7 @@ def test_a_key_that_changes_from_reading_to_reading_is_found(tmp_path: Path) -> 
 
         job = onward.Job("mails", source=onward.iterable(mails, key="id"))
 
-        @job.effect("mail", key=("id", "asked"), keyed=True, deadline=5.0, settle=0.0)
+        @job.effect("mail", key=("id", "asked"), keyed=True)
         def mail(payload, idempotency_key):
             return {"sent": True}
         """,
@@ -284,7 +285,7 @@ def test_an_endpoint_that_is_not_there_is_not_clean(tmp_path: Path) -> None:
         import urllib.request
         job = onward.Job("case", {SOURCE})
 
-        @job.effect("filing", key="id", keyed=True, deadline=5.0, settle=0.0, retry=onward.Retry(attempts=1))
+        @job.effect("filing", key="id", keyed=True, retry=onward.Retry(attempts=1))
         def submit(payload, idempotency_key):
             urllib.request.urlopen("http://127.0.0.1:9/")
         """,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import sys
@@ -34,6 +35,7 @@ GRACE = 5.0
 def main() -> None:
     """Be forked for each assignment that comes as a line of JSON, and tell how it ended; the end of the pipe ends all.
     Where nothing can be forked, do the first oneself."""
+    importlib.import_module("pydantic.type_adapter")  # which most jobs need, and onward only for them
     pipe, answers = os.dup(0), os.fdopen(os.dup(1), "w")
     for line in os.fdopen(os.dup(pipe), buffering=1):
         assignment, said = json.loads(line)

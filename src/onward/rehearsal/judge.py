@@ -50,22 +50,18 @@ class Judge:
         """An obligation has one key, whenever and wherever it is made."""
         keys = _grouped(self._events("intent"), lambda event: (event["step"], dumps(event["key"])))
         for step, unstable in _by_step(keys, lambda seen: len({key for _, one in seen for key in one["keys"]}) > 1):
-            (_, first), *_ = unstable[0]
+            fields = _unstable_fields(unstable[0])
             yield self._finding(
                 "key is not stable",
                 "fault",
                 step,
-                "its idempotency key was another one when it was made again from the same record: a resumed run sends "
-                "under a key that the far side has never seen",
-                f"make the key of fields that say what the obligation is ({self._fields(step)} do not), never of a "
-                "time, a random number or anything that is made while a record is read",
-                record=first["key"],
+                f"its idempotency key was another one when it was made again from the same record{fields}: a resumed "
+                "run may send what was sent, under a key that the far side has never seen",
+                "make the key of fields that say what the obligation is, and of none that comes from a time or a "
+                "random number, or is made while the record is read",
+                record=unstable[0][0][1]["key"],
                 times=len(unstable),
             )
-
-    def _fields(self, step: str) -> str:
-        declared = self._step(step).effect
-        return f"those of key= of {declared.name!r}" if declared is not None else "these"
 
     def _sends(self) -> Iterator[Finding]:
         """What has returned is applied: another send of it is a second one."""
@@ -267,6 +263,16 @@ def _by_step(groups: dict[Any, list[Seen]], is_bad: Any) -> Iterator[tuple[str, 
 
 def _differ(seen: list[Seen]) -> bool:
     return len({event["hash"] for _, event in seen}) > 1
+
+
+def _unstable_fields(seen: list[Seen]) -> str:
+    """` (due differs)`: the key's fields that differ."""
+    values: dict[str, set[str]] = defaultdict(set)
+    for _, event in seen:
+        for name, value in event["fields"].items():
+            values[name].add(value)
+    differ = [name for name, those in values.items() if len(those) > 1]
+    return f" ({', '.join(differ)} {'differs' if len(differ) == 1 else 'differ'})" if differ else ""
 
 
 def _where(seen: list[Seen]) -> str:

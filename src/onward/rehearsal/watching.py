@@ -102,11 +102,12 @@ class WatchedCalls:
     def _prepared(self, call: Call, attempt: Attempt, outcome: Prepared) -> None:
         effect = call.step.effect
         assert effect is not None
-        again = idempotency_key(effect.name, effect.identify(self._value_of(attempt)))
-        keys = sorted({outcome.key.removeprefix(effect.key_prefix), again})
+        fields = effect.identify(self._value_of(attempt))
+        keys = sorted({outcome.key.removeprefix(effect.key_prefix), idempotency_key(effect.name, fields)})
+        hashes = {name: canonical_hash(dumps(repr(value))) for name, value in fields.items()}
         made = self._made_from(attempt, effect.inputs if effect.payload is None else effect.payload.arguments)
         said = {"hash": canonical_hash(outcome.payload), "text": kept(outcome.payload)}
-        self._trace.note("intent", **_of(call), **made, **said, keys=keys)
+        self._trace.note("intent", **_of(call), **made, **said, keys=keys, fields=hashes)
 
     def _made_from(self, attempt: Attempt, arguments: tuple[Argument, ...]) -> Mapping[str, str]:
         """Hashes of the record's input and of the earlier outputs among a call's arguments."""
