@@ -158,7 +158,8 @@ _REHEARSE = (
     Flag("--wait", "wait", "How long to stay for what is unconfirmed after a kill.", "TIME", seconds, 120.0, "2m"),
     Flag("--yes", "yes", "On a terminal: begin at once."),
     _JSON,
-    *ABOUT,
+    Flag("--store", "store", "Not looked at: a rehearsal has stores of its own.", "URL"),
+    *ABOUT[1:],
 )
 
 KEY_HELP = """The idempotency key of an obligation, from its effect's key fields; needs no store.
@@ -174,9 +175,9 @@ Without KEY all open probes and confirmations are asked again, each once, and wh
 
 REHEARSE_HELP = """Crash-test a job: its first records, killed at every commit and around every call of an effect.
 
-Each time it is resumed, on a store that is thrown away; the job's own is not touched. Effects are really called, so
-point the job at a test endpoint. It says first which, and under which keys; on a terminal it then leaves five seconds
-for Ctrl-C.
+Each time it is resumed, on a store that is thrown away. Effects are really
+called: point the job at a test endpoint. It says first which, and under which
+keys; on a terminal five seconds are then left for Ctrl-C.
 
 \b
 Exit codes:
