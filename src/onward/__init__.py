@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onward.api import export, failures, reconcile, release, rerun, results, retry, run, run_async, status
+    from onward.api import export, failures, reconcile, rehearse, release, rerun, results, retry, run, run_async, status
     from onward.errors import (
         DeclarationError,
         Done,
@@ -52,6 +52,7 @@ __all__ = [
     "jsonl",
     "parquet",
     "reconcile",
+    "rehearse",
     "release",
     "rerun",
     "results",
@@ -67,6 +68,7 @@ _HOMES = {
         "export",
         "failures",
         "reconcile",
+        "rehearse",
         "release",
         "rerun",
         "results",

@@ -26,6 +26,7 @@ from onward.operate.acts import Marked
 from onward.operate.questions import Subject
 from onward.operate.reconciling import Decision, Reconciled
 from onward.ports import Desk, InstanceFacts
+from onward.rehearsal.report import Announced, Report
 
 T = TypeVar("T")
 _NOT_GIVEN: Any = object()
@@ -371,6 +372,43 @@ def results(
     return _each(job, store, params, instance, lambda desk, subject: questions.results(desk, subject, state))
 
 
+def rehearse(
+    job: Job,
+    *,
+    records: int = 3,
+    params: Any = None,
+    instance: str | None = None,
+    wait: float = 120.0,
+    announce: Callable[[Announced], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
+    """Crash-test a job: run its first `records` records, killed at every commit and before and after every call of an
+    effect, and resumed each time, on stores that are thrown away. The job's own store is not touched.
+
+    Effects are really called, at whatever endpoint the job and its `params` name, under idempotency keys that begin
+    with `rehearsal-`. `announce` is told which, before anything is called; what it raises ends the rehearsal there.
+    `wait`: seconds to stay for what is unconfirmed after a kill. `progress` hears how many of how many kills are over.
+
+    Raises UsageError, also for a job in a notebook, and inside a running event loop.
+    """
+    _stop_if_only_loaded()
+    _refuse_inside_loop("rehearse", "a thread: await asyncio.to_thread(onward.rehearse, …)")
+    if not isinstance(job, Job):
+        raise UsageError(f"what is to be rehearsed must be a Job, not {job!r}")
+    try:
+        number, seconds = checks.positive_int("records", records), checks.seconds_from_zero("wait", wait)
+    except DeclarationError as error:
+        raise UsageError(str(error)) from None
+    from onward.rehearsal import rehearse as rehearsing
+
+    binding = bind(job, params, instance)
+    return rehearsing.rehearse(job, binding, number, seconds, announce or _unheard, progress or _unheard)
+
+
+def _unheard(*told: Any) -> None:
+    """Nobody listens."""
+
+
 def _refuse_own_files(job: Job | str, store: str | None, params: Any, out: Path) -> None:
     """An export replaces what stands under its name: never the store, the job's file or its input."""
     described = job if isinstance(job, Job) else None
@@ -504,11 +542,11 @@ def _stop_if_only_loaded() -> None:
         raise registry.StopLoading
 
 
-def _refuse_inside_loop() -> None:
+def _refuse_inside_loop(what: str = "run", instead: str = "await onward.run_async(…)") -> None:
     import asyncio
 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise UsageError("onward.run was called inside a running event loop; use: await onward.run_async(…)")
+    raise UsageError(f"onward.{what} was called inside a running event loop; use: {instead}")

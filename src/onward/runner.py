@@ -28,6 +28,7 @@ from onward.sources.given import Given
 from onward.store.sqlite.connection import path_of
 from onward.store.sqlite.desk import SqliteDesk
 from onward.store.sqlite.in_memory import InMemoryStore
+from onward.store.sqlite.telling import Hearer, TellingStore
 from onward.store.sqlite.work import LEASE_SECONDS, SqliteWorkStore
 
 LAST_WAIT = 1.0
@@ -104,6 +105,11 @@ def open_desk(url: str) -> Desk:
 def open_in_memory(store_inputs: bool, dies_after: Callable[[int, Batch], bool]) -> InMemoryStore:
     """A store for tests of a job."""
     return InMemoryStore(SystemClock(), store_inputs, dies_after)
+
+
+def open_telling(file: Path, store_inputs: bool, hearer: Hearer) -> TellingStore:
+    """A store in a file that tells of each commit."""
+    return TellingStore(file, SystemClock(), store_inputs, hearer)
 
 
 def open_sink(out: str | Path, format: str | None, flat: bool) -> Sink:

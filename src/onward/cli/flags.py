@@ -153,6 +153,15 @@ _RECONCILE = (
     Flag("--json", "as_json", "JSON for programs; with --sent the receipt, too, is JSON."),
     *ABOUT,
 )
+_REHEARSE = (
+    Flag("--records", "records", "How many records.", "N", count, 3, "3"),
+    Flag("--wait", "wait", "How long to stay for what is unconfirmed after a kill.", "TIME", seconds, 120.0, "2m"),
+    Flag("--yes", "yes", "On a terminal: begin at once."),
+    _JSON,
+    Flag("--store", "store", "Not looked at: a rehearsal has stores of its own.", "URL"),
+    *ABOUT[1:],
+)
+
 KEY_HELP = """The idempotency key of an obligation, from its effect's key fields; needs no store.
 
 VALUEs stand in the order of the effect's key=, each read as the record's type or key= says. Behind -- they may begin
@@ -162,6 +171,20 @@ RECONCILE_HELP = """Settle what effects left open: ask again, or say how it is.
 
 Without KEY all open probes and confirmations are asked again, each once, and what is confirmed goes on. With KEY and
 --sent or --not-sent a person decides about one record.
+"""
+
+REHEARSE_HELP = """Crash-test a job: its first records, killed at every commit and around every call of an effect.
+
+Each time it is resumed, on a store that is thrown away. Effects are really
+called: point the job at a test endpoint. It says first which, and under which
+keys; on a terminal five seconds are then left for Ctrl-C.
+
+\b
+Exit codes:
+0    clean
+1    faults were found, or nothing could be rehearsed
+2    wrong usage, bad job, bad input
+70   a fault of onward itself
 """
 
 RUN_HELP = """Run a job, or resume it: what is done stays done.
@@ -201,6 +224,7 @@ COMMANDS = {
                 (Flag("--effect", "effect", "The effect's name in the ledger; needed where a job has several.", "NAME"),
                  _JSON, *ABOUT)),
         Command("reconcile", "reconcile:reconcile", RECONCILE_HELP, "JOB [KEY]", _RECONCILE),
+        Command("rehearse", "rehearse:rehearse", REHEARSE_HELP, "JOB", _REHEARSE),
         Command("pause", "acts:pause", "Let no call begin any more, in a group or in all of the job.", "JOB",
                 _PAUSING),
         Command("resume", "acts:resume", "Let a paused job or group go on.", "JOB", _PAUSING),

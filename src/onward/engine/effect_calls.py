@@ -56,13 +56,12 @@ class EffectCalls:
 def _keys(effect: EffectPlan, value: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """The obligation's key, and (name, key) under which it may be known from before. Raises Invalid."""
     try:
-        fields = effect.identify(value)
-        key = idempotency_key(effect.name, fields)
-        return key, tuple(
-            [(name, idempotency_key(name, fields)) for name in effect.formerly]
-        ) if effect.formerly else ()
+        fields, prefix = effect.identify(value), effect.key_prefix
+        key = prefix + idempotency_key(effect.name, fields)
+        former = [(name, prefix + idempotency_key(name, fields)) for name in effect.formerly] if effect.formerly else ()
     except NoIdentity as error:
         raise Invalid(str(error)) from None
+    return key, tuple(former)
 
 
 def _probed(answer: Any, probe: CallPlan) -> Answered:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from onward.engine.calls import LocalCaller
+from onward.engine.attempt import Attempt
+from onward.engine.calls import Caller, LocalCaller
 from onward.engine.children import Assignment, Processes
 from onward.engine.events import Events, Listener
 from onward.engine.feed import Feed
@@ -53,9 +54,10 @@ class Options:
     `listeners`: (listener, whether it wants every record's events); they are called from several threads.
     `waits` hears in words that another program holds the store. `before_exit` is called before a second signal ends
     the process. `asks_about`: a person asks about the effects of these records, which are all that the run takes up; it
-    feeds nothing. For tests: `source` stands in for the job's own, `plan` for that of the job; `opened` is a store that
-    is open already, with `in_process` steps that are for worker processes run here, and not `patient` waits for no
-    rate, no hours and no outage.
+    feeds nothing. For tests and rehearsals: `source` stands in for the job's own, `plan` for that of the job; `opened`
+    is a store that is open already, with `in_process` steps that are for worker processes run here, and not `patient`
+    waits for no rate, no hours and no outage; `around` is given what makes the calls and what gives a record's input as
+    JSON text, and returns what is asked to make them instead.
     """
 
     store: str | None = None
@@ -76,6 +78,7 @@ class Options:
     in_process: bool = False
     plan: Plan | None = None
     patient: bool = True
+    around: Callable[[Caller, Callable[[Attempt], str]], Caller] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +127,12 @@ class Session:
         )
         assignment = _assignment(job, binding, plan, begun.run)
         self._processes = Processes(assignment, inputs.value_of)
-        processes = self._local if options.in_process else self._processes
+        local: Caller = self._local if options.around is None else options.around(self._local, inputs.value_of)
+        processes = local if options.in_process else self._processes
         self._worker = Worker(
             plan,
             concurrency,
-            self._local,
+            local,
             processes,
             self._tally,
             self._events,

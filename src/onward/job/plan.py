@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from onward.codec import loads
 from onward.errors import DeclarationError, StepOutcome
 from onward.job.groups import Limit
 from onward.model import Retry
@@ -103,6 +104,7 @@ class EffectPlan:
     `identify` makes the values of its key's fields from a record's input as JSON text; raises NoIdentity, MisfitRecord.
     `payload`, `probe` and `confirm` are None where they are not declared; without a payload `inputs` are what is sent.
     `receive` turns JSON text that somebody else gives into that of a receipt; raises MisfitRecord, OutputError.
+    `key_prefix` stands before every idempotency key: a rehearsal's keys are nobody's obligations.
     """
 
     name: str
@@ -114,13 +116,15 @@ class EffectPlan:
     probe: CallPlan | None
     confirm: CallPlan | None
     receive: Callable[[str], str] = str
+    key_prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepPlan:
     """One step. It is called with the first of `arguments` by position and the others by keyword.
 
-    `encode` turns the returned value into JSON text; raises OutputError. `version` is its fingerprint. `effect`: None
+    `encode` turns the returned value into JSON text; raises OutputError. `decode` turns that into the value that a
+    later step is given, where its parameter has no annotation of its own. `version` is its fingerprint. `effect`: None
     for a pure step.
     """
 
@@ -140,6 +144,7 @@ class StepPlan:
     effect: EffectPlan | None = None
     limit: Limit | None = None
     group: GroupPlan | None = None
+    decode: Callable[[str], Any] = loads
 
 
 class ResourcePlan(NamedTuple):

@@ -69,6 +69,7 @@ class _Planner:
             effect=self._effect(step, output) if isinstance(step, Effect) else None,
             limit=options.limit,
             group=self._grouped(step.name, options.group or self._group),
+            decode=output_decoder(output, step.name),
         )
 
     def _grouped(self, step: str, group: Group | None) -> GroupPlan | None:
