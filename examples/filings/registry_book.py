@@ -48,6 +48,10 @@ class Filing:
     body_hash: str
     fee: int
 
+    @property
+    def jurisdiction(self) -> str:
+        return self.obligation.split("|")[1]
+
 
 @dataclass(frozen=True)
 class Verdict:

@@ -118,6 +118,11 @@ class Worker:
         return self.limit_left == 0 and not self._asked and not self._again and not self._unanswered
 
     @property
+    def unanswered(self) -> tuple[int, ...] | None:
+        """Records of its share under `--limit` that are unconfirmed; None where it may take up all."""
+        return None if self.limit_left is None else tuple(self._unanswered)
+
+    @property
     def waits_for_answers_alone(self) -> bool:
         """Whether nothing is left of its share but unconfirmed records, which are asked about again."""
         return self.limit_left == 0 and not self._asked and not self._again
@@ -460,10 +465,11 @@ class Worker:
 
     def _heard(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
         """Whoever is called has answered, if only with a refusal."""
-        if isinstance(outcome, Answered):
+        failure = outcome.failure if isinstance(outcome, Raised | Answered) else None
+        if failure is not None:
+            answered = failure.kind in (Kind.REJECTED, Kind.INVALID) or failure.throttled
+        elif isinstance(outcome, Answered):
             answered = outcome.answer != "unknown"
-        elif isinstance(outcome, Raised):
-            answered = outcome.failure.kind in (Kind.REJECTED, Kind.INVALID) or outcome.failure.throttled
         else:
             answered = isinstance(outcome, Returned | EndedEarly)
         if answered:
@@ -492,14 +498,15 @@ class Worker:
             self._loop.call_later(HELD_BACK, self.outages.look_around)
 
     def _effect_ended(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
-        survived = not isinstance(outcome, Raised) or outcome.failure.kind is not Kind.FATAL
+        failure = outcome.failure if isinstance(outcome, Raised | Answered) else None
+        survived = failure is None or failure.kind is not Kind.FATAL
         if survived and attempt.phase in ("send", "confirm"):
             attempt.clear()
-        if isinstance(outcome, Raised) and outcome.failure.kind is Kind.TRANSIENT:
-            if outcome.failure.not_applied or attempt.phase == "prepare":
-                self._when_told(attempt, outcome.failure, lambda: self._state_effect(attempt, outcome))
+        if failure is not None and failure.kind is Kind.TRANSIENT:
+            if isinstance(outcome, Raised) and (failure.not_applied or attempt.phase == "prepare"):
+                self._when_told(attempt, failure, lambda: self._state_effect(attempt, outcome))
                 return
-            self.outages.failed(attempt.gate, attempt, outcome.failure, lambda spared: None)  # it costs no attempt
+            self.outages.failed(attempt.gate, attempt, failure, lambda spared: None)  # it costs no attempt
         self._state_effect(attempt, outcome)
 
     def _state_effect(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
@@ -545,8 +552,10 @@ class Worker:
 
     def submit(self, fact: Fact) -> None:
         assert self.journal is not None
-        if self.admission.at_gates and fact.state not in (State.IN_PROGRESS, State.SUCCEEDED):
-            fact.gate = self.admission.key_of(self.held[fact.record, fact.fence])
+        if fact.state not in (State.IN_PROGRESS, State.SUCCEEDED):
+            attempt = self.held[fact.record, fact.fence]
+            if self.admission.at_gates or (attempt.gate is not None and attempt.gate.outage.is_on):
+                fact.gate = self.admission.key_of(attempt)
         self._waiting += 1
         self._waiting_size += size_of(fact)
         if self._too_much_waits():
