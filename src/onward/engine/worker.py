@@ -19,6 +19,8 @@ from onward.engine.events import Events
 from onward.engine.journal import Journal, size_of
 from onward.engine.outages import HELD_BACK, Outages
 from onward.engine.outcomes import Answered, CallOutcome, Died, EndedEarly, Raised, Returned, Stale, cancelled_itself
+from onward.engine.refusals import HELD_BACK as REFUSED_FOR
+from onward.engine.refusals import Refusals
 from onward.engine.slots import Slot, Slots
 from onward.engine.tally import Tally
 from onward.job.plan import Plan
@@ -77,6 +79,7 @@ class Worker:
         self.slots = Slots(concurrency, self._perform, self._given_up, self.fault)
         self.admission = Admission(plan, self._begin, self._put_back, self._freed, value_of, patient)
         self.outages = Outages(self._calls_to_come, plan.outage_limit, patient)
+        self._refusals = Refusals(self._others_at, tally.has_succeeded, concurrency)
         self.tally = tally
         self.plan = plan
         self._caller = caller
@@ -168,6 +171,7 @@ class Worker:
                 self.next_due = outcome.next_due
         if self.slots.paused and not self._too_much_waits():
             self.slots.unpause()
+        self._refusals.look_around()
         self.claim_more()
         if not self.held or self.dry:
             self.changed.set()
@@ -479,7 +483,7 @@ class Worker:
         """State what a failure comes to, once it is known whether it is the record's own."""
         if failure.kind is not Kind.TRANSIENT or attempt.gate is None:
             self.admission.release(attempt)
-            end()
+            self._when_meant(attempt, failure, end)
             return
         gate = attempt.gate
         was_tried = gate.trial is attempt
@@ -497,6 +501,17 @@ class Worker:
         if self.outages.held_back:
             self._loop.call_later(HELD_BACK, self.outages.look_around)
 
+    def _when_meant(self, attempt: Attempt, failure: Classified, end: Callable[[], None]) -> None:
+        """State what a refusal comes to, once it is known whether it is meant for the record alone."""
+        assert attempt.step is not None
+        if self.stopping or not self._refusals.holds_back(attempt.step.name, failure, end):
+            end()
+            return
+        self._loop.call_later(REFUSED_FOR, self._refusals.look_around, True)
+
+    def _others_at(self, step: str) -> bool:
+        return self._waiting > 0 or bool(self.slots.ready) or self.slots.others_at(step)
+
     def _effect_ended(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
         failure = outcome.failure if isinstance(outcome, Raised | Answered) else None
         survived = failure is None or failure.kind is not Kind.FATAL
@@ -507,6 +522,9 @@ class Worker:
                 self._when_told(attempt, failure, lambda: self._state_effect(attempt, outcome))
                 return
             self.outages.failed(attempt.gate, attempt, failure, lambda spared: None)  # it costs no attempt
+        if failure is not None:
+            self._when_meant(attempt, failure, lambda: self._state_effect(attempt, outcome))
+            return
         self._state_effect(attempt, outcome)
 
     def _state_effect(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
@@ -587,6 +605,7 @@ class Worker:
         """No new calls: what had not been called is given back."""
         self.stopping = True
         self.outages.conclude_all()
+        self._refusals.look_around(at_last=True)
         self.give_back_uncalled("the run stopped before the step was called")
         self.changed.set()
 
