@@ -239,7 +239,7 @@ class Course:
         fact.effect, fact.done_step = said, name
         from_elsewhere = adopted or entry.origin or ("it was done already" if state is None else None)
         fact.event = "effect_deduplicated" if from_elsewhere else "effect_confirmed"
-        fact.reason = from_elsewhere
+        fact.reason, fact.sent_by = from_elsewhere, entry.origin_job
         return fact
 
     def _waits(self, act: Act, entry: Entry | None = None) -> Fact:
