@@ -1,4 +1,8 @@
-"""File the annual reports of US entities with a registry: validate, submit, record. Each is filed once."""
+"""File the annual reports of US entities with a registry: validate, submit, reconcile. Each is filed once.
+
+QUEUED → VALIDATED → SUBMITTED → RECONCILED: a record in the source, with the checkpoint of `validate`, with the receipt
+of `submit`, with its acknowledgement compared.
+"""
 
 from __future__ import annotations
 
@@ -102,6 +106,6 @@ async def acknowledged(filing: Filing, submit: Receipt, registry: httpx.AsyncCli
 
 
 @job.step
-async def record(filing: Filing, submit: Receipt) -> str:
-    """What goes into the books: reconciled with the acknowledgement by then."""
+async def reconciled(filing: Filing, submit: Receipt) -> str:
+    """What goes into the books: by now the acknowledgement has the same number and fee."""
     return f"{filing.entity} {filing.filing_year}: {submit.number}, {submit.fee} USD"

@@ -19,7 +19,7 @@ NOTICES = 12
 KEYS = [f"n{number:02}" for number in range(1, NOTICES + 1)]
 ASKED = '"notice", key="id", concurrency=2, deadline=1.5, settle=0.0'
 UNASKED = '"notice", key="id", concurrency=2'
-LOCKED = 4.0
+LOCKED = 2.5
 
 
 def delivered_once(mailbox: Registry) -> None:

@@ -94,11 +94,10 @@ def test_a_key_that_is_bad_from_the_start(tmp_path: Path, asks: str) -> None:
     ("text", "where", "status", "body", "records"),
     [
         (JOB + BY_HTTPX, "model", 401, BAD_KEY, RECORDS),
-        (JOB + BY_HTTPX, "model", 402, None, 200),
         (JOB + BY_HTTPX, "model", 429, NO_CREDIT, 200),
         (EFFECT, "lookups", 401, BAD_KEY, 200),
     ],
-    ids=["401", "402", "no credit in a 429", "401 to an effect's questions"],
+    ids=["401", "no credit in a 429", "401 to an effect's questions"],
 )
 def test_a_key_that_is_revoked_on_the_way(
     tmp_path: Path, text: str, where: str, status: int, body: Any, records: int

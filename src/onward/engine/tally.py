@@ -38,6 +38,17 @@ class Progress:
     next_try: float | None = None
     target: int | None = None
 
+    @property
+    def asked_again(self) -> int:
+        """Unconfirmed records that somebody will be asked about, so that they are not done."""
+        return max(self.counts.get(State.UNCONFIRMED, 0) - self.held.get("person", 0), 0)
+
+    @property
+    def done(self) -> int:
+        """Records that nothing is to be done about any more, or nothing but by a person."""
+        at_work = (State.PENDING, State.IN_PROGRESS)
+        return sum(n for state, n in self.counts.items() if state not in at_work) - self.asked_again
+
 
 class Tally:
     """Counts kept in step with the commits that this run hears of, refreshed from the store now and then.
