@@ -1,4 +1,8 @@
-"""File the annual reports of US entities with a registry: validate, submit, record. Each is filed once."""
+"""File the annual reports of US entities with a registry: validate, submit, reconcile. Each is filed once.
+
+QUEUED → VALIDATED → SUBMITTED → RECONCILED: a record in the source, with the checkpoint of `validate`, with the receipt
+of `submit`, with its acknowledgement compared.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from prepare import prepared
 from pydantic import BaseModel
 
 import onward.http
-from onward import Job, jsonl
+from onward import Group, Job, jsonl
 
 IDENTITY = ("entity", "jurisdiction", "filing_type", "filing_year")
 
@@ -67,7 +71,7 @@ async def validate(filing: Filing) -> Checked:
     return Checked(title=f"{filing.filing_type} {filing.filing_year} of {filing.name.strip()}", fee=filing.fee)
 
 
-@job.effect("annual-report", key=IDENTITY, deadline=10.0, settle=5.0)
+@job.effect("annual-report", key=IDENTITY, deadline=10.0, settle=5.0, group=Group("jurisdiction", concurrency=4))
 async def submit(payload: dict[str, Any], idempotency_key: str, registry: httpx.AsyncClient) -> Receipt:
     headers = {"Idempotency-Key": idempotency_key, "X-Sent-At": repr(time.time())}
     response = await registry.post("/filings", json=payload, headers=headers)
@@ -81,9 +85,10 @@ def report(filing: Filing, validate: Checked) -> dict[str, Any]:
 
 
 @submit.probe
-async def filed_already(idempotency_key: str, registry: httpx.AsyncClient) -> Any:
+async def filed_already(filing: Filing, idempotency_key: str, registry: httpx.AsyncClient) -> Any:
     """404 is believed: the lookup knows at once what the registry has applied. What raises here means "ask again"."""
-    response = await registry.get("/filings", params={"key": idempotency_key})
+    where = {"key": idempotency_key, "jurisdiction": filing.jurisdiction}
+    response = await registry.get("/filings", params=where)
     if response.status_code == 404:
         return onward.ABSENT
     response.raise_for_status()
@@ -101,6 +106,6 @@ async def acknowledged(filing: Filing, submit: Receipt, registry: httpx.AsyncCli
 
 
 @job.step
-async def record(filing: Filing, submit: Receipt) -> str:
-    """What goes into the books: reconciled with the acknowledgement by then."""
+async def reconciled(filing: Filing, submit: Receipt) -> str:
+    """What goes into the books: by now the acknowledgement has the same number and fee."""
     return f"{filing.entity} {filing.filing_year}: {submit.number}, {submit.fee} USD"

@@ -5,7 +5,7 @@ python registry.py registry.db --judge
 curl -X PUT localhost:8700/switches -d '{"closed": {"US-CA": 120}, "throttle": [0.5, 1]}'
 
 POST /filings                      Idempotency-Key: …   → 201 {"number", "fee"}; 200 for a key that is known
-GET  /filings?key=…                                     → 200 {"number", "fee"}, 404
+GET  /filings?key=…&jurisdiction=…                      → 200 {"number", "fee"}, 404
 GET  /acknowledgements/NUMBER                           → 200 {"number", "fee"}, 404 as long as there is none
 GET, PUT /switches · GET /verdict?entities=PREFIX
 """
@@ -115,11 +115,11 @@ class Registry:
     async def lookup(self, request: Request) -> Response:
         key = request.query_params.get("key", "")
         number = await self.book.arrived("lookup", key, "", "", None)
-        if self.switches.is_out():
+        filing = self.book.by_key.get(key)
+        if self.switches.is_out(filing.jurisdiction if filing else request.query_params.get("jurisdiction", "")):
             return await self._answer(number, "outage", JSONResponse({"error": "out of order"}, 503))
         if self.switches.fires("lookup_error", key):
             return await self._answer(number, "lookup_error", JSONResponse({"error": "try again"}, 500))
-        filing = self.book.by_key.get(key)
         if filing is None or time.time() < filing.at + self.switches["lookup_lag"]:
             return await self._answer(number, "not found", JSONResponse({"error": "no such filing"}, 404))
         return await self._answer(number, "found", JSONResponse(_receipt(filing)))
@@ -128,7 +128,7 @@ class Registry:
         filing = self.book.by_number.get(request.path_params["number"])
         key = filing.key if filing else ""
         number = await self.book.arrived("acknowledgement", key, "", "", None)
-        if self.switches.is_out():
+        if self.switches.is_out(filing.jurisdiction if filing else ""):
             return await self._answer(number, "outage", JSONResponse({"error": "out of order"}, 503))
         if filing is None or time.time() < filing.at + self.switches["acknowledged_after"]:
             return await self._answer(number, "not found", JSONResponse({"error": "no acknowledgement"}, 404))
@@ -157,7 +157,7 @@ class Registry:
         if not key or not body:
             told = "a filing needs an Idempotency-Key and entity, jurisdiction, filing_type, filing_year and fee"
             return "malformed", JSONResponse({"error": told}, 400 if not key else 422)
-        if self.switches.is_out():
+        if self.switches.is_out(body["jurisdiction"]):
             return "outage", JSONResponse({"error": "out of order"}, 503)
         if closed := self.switches.closed_for(body["jurisdiction"]):
             return "closed", JSONResponse({"error": "closed"}, 503, {"retry-after": str(math.ceil(closed))})

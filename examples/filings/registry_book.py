@@ -48,6 +48,10 @@ class Filing:
     body_hash: str
     fee: int
 
+    @property
+    def jurisdiction(self) -> str:
+        return self.obligation.split("|")[1]
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -152,10 +156,10 @@ def told(found: Sequence[Verdict]) -> str:
     """The verdict in words."""
     applied = Counter(min(one.applied, 2) for one in found)
     requests = Counter(one.requests for one in found)
-    often = ", ".join(f"{number}: {requests[number]:,}" for number in sorted(requests))
+    often = ", ".join(f"{number} for {requests[number]:,}" for number in sorted(requests))
     lines = [
         f"{len(found):,} obligations: {applied[1]:,} applied once, {applied[2]:,} more than once, {applied[0]:,} never",
-        f"requests to submit per obligation: {often or 'none'}",
+        f"requests to submit: {often or 'none'}",
     ]
     lines += [f"  {one.obligation}: {' '.join(one.numbers)}" for one in found if one.applied > 1]
     return "\n".join(lines)

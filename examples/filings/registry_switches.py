@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 ALWAYS = 1_000_000_000
+EVERYWHERE = "*"
 CHANCES = {
     "late_landing": "hangs up at once and applies the filing `landing_after` seconds after it came in",
     "reset_after_apply": "applies the filing and resets the connection instead of answering",
@@ -32,7 +33,7 @@ SETTINGS: dict[str, Any] = {
     "lookup_lag": 0.0,  # a filing is not found for so many seconds after it was applied
     "acknowledged_after": 0.0,
     "dedupe_window": 72 * 3600.0,  # how long a key is remembered; 0: not at all
-    "outage": 0.0,  # for so many seconds from now everything is answered with 503
+    "outage": {},  # for so many seconds from now everything is answered with 503; or by jurisdiction, seconds from now
     "closed": {},  # by jurisdiction: "22:00-06:00" (UTC), or seconds from now
 }
 
@@ -59,7 +60,8 @@ class Switches:
                 chance, at_most = value if isinstance(value, list) else (value, ALWAYS)
                 self._chances[name] = float(chance), int(at_most)
             elif name == "outage":
-                self._settings[name] = time.time() + float(value)
+                by_place = value if isinstance(value, dict) else {EVERYWHERE: value}
+                self._settings[name] = {place: time.time() + float(seconds) for place, seconds in by_place.items()}
             elif name == "closed":
                 self._settings[name] = {place: _hours(hours) for place, hours in value.items()}
             else:
@@ -82,8 +84,9 @@ class Switches:
         self._fired[name, key] += fires
         return fires
 
-    def is_out(self) -> bool:
-        return bool(time.time() < self["outage"])
+    def is_out(self, jurisdiction: str) -> bool:
+        ends = self["outage"]
+        return time.time() < max(ends.get(EVERYWHERE, 0.0), ends.get(jurisdiction, 0.0))
 
     def closed_for(self, jurisdiction: str) -> float:
         """Seconds until its office opens; 0 where it is open."""

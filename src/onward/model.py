@@ -111,7 +111,7 @@ class Entry:
 
     `record` is the one that answers for it, in its `generation`; `fence` that of its newest intent, made `intended_at`;
     `first_at`: when the first was; `ask_at`: not to be asked about before; `asks`: questions without an answer.
-    `origin`: whose it was before it was adopted, in words.
+    `origin`: whose it was before it was adopted, in words; `origin_job`: the job that had made it, with its instance.
     """
 
     name: str
@@ -129,6 +129,7 @@ class Entry:
     asks: int = 0
     sent_at: float | None = None
     origin: str | None = None
+    origin_job: str | None = None
 
 
 @dataclass(slots=True)
@@ -185,6 +186,7 @@ class Fact:
     `step` counts as started when `started`. `checkpoint` is the output of `done_step`, made by `version`.
     `lineage` is set with SUCCEEDED: the versions that made the result, in step order. `gate`: where a record that
     leaves this run waits for its next call (JSON text of a group's or step's name and a value), None for no such place.
+    `sent_by`: the job that had sent what this checkpoint adopts.
     """
 
     record: int
@@ -209,6 +211,7 @@ class Fact:
     skipped: str | None = None
     effect: EffectFact | None = None
     gate: str | None = None
+    sent_by: str | None = None
 
 
 @dataclass(slots=True)

@@ -1,7 +1,8 @@
 """A small server on the loopback in a process of its own: it answers each group as a file says, and logs all requests.
 
-`rules.json` in its folder: {group: {"status": 503, "headers": {…}, "until": seconds, "from": seconds}}; times are those
-of the clock (UTC seconds). `requests.log`: one line a request: [time, group, key, status, requests in progress].
+`rules.json` in its folder: {group: {"status": 503, "headers": {…}, "body": …, "delay": seconds, "until": …, "from": …}}
+with times of the clock (UTC seconds). `requests.log`: one line a request: [time, group, key, status, requests in
+progress].
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
+DELAY = 0.02
 ASK = """
 import urllib.request
 BASE = "http://127.0.0.1:" + (HERE / "port").read_text()
@@ -34,13 +36,23 @@ class Portal:
     def __init__(self, folder: Path):
         self.folder = folder
 
-    def rule(self, group: str, status: int = 503, begin: float = 0.0, seconds: float = 1e9, **headers: str) -> None:
-        """Answer a group so, from `begin` seconds from now on."""
+    def rule(
+        self,
+        group: str,
+        status: int = 503,
+        begin: float = 0.0,
+        seconds: float = 1e9,
+        body: Any = None,
+        delay: float = DELAY,
+        **headers: str,
+    ) -> None:
+        """Answer a group so, from `begin` seconds from now on, each request after `delay` seconds."""
         path = self.folder / "rules.json"
         rules = json.loads(path.read_text())
         now = time.time()
         named = {name.replace("_", "-"): text for name, text in headers.items()}
-        rules[group] = {"status": status, "from": now + begin, "until": now + begin + seconds, "headers": named}
+        what = {"status": status, "headers": named, "body": body, "delay": delay}
+        rules[group] = {**what, "from": now + begin, "until": now + begin + seconds}
         new = path.with_name("rules.new")
         new.write_text(json.dumps(rules))
         new.replace(path)
@@ -75,7 +87,7 @@ class Handler(BaseHTTPRequestHandler):
     in_progress: ClassVar[Counter[str]] = Counter()
 
     def do_GET(self) -> None:
-        _, group, key = self.path.split("/")
+        _, group, key = self.path.split("/", 2)
         rule = json.loads((self.folder / "rules.json").read_text()).get(group)
         now = time.time()
         if rule is not None and not rule["from"] <= now < rule["until"]:
@@ -85,16 +97,21 @@ class Handler(BaseHTTPRequestHandler):
             self.in_progress[group] += 1
             with (self.folder / "requests.log").open("a") as log:
                 log.write(json.dumps([now, group, key, status, self.in_progress[group]]) + "\n")
-        time.sleep(0.02)
+        time.sleep(rule["delay"] if rule else DELAY)
         with self.lock:
             self.in_progress[group] -= 1
-        body = json.dumps({"key": key}).encode()
+        body = json.dumps({"key": key} if rule is None or rule["body"] is None else rule["body"]).encode()
         self.send_response(status)
         for name, text in (rule or {}).get("headers", {}).items():
             self.send_header(name, text)
+        self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.do_GET()
 
     def log_message(self, *told: Any) -> None:
         """Nothing on the error output."""

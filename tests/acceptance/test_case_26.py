@@ -126,3 +126,51 @@ def file(record):
         assert place.failures() == []
         assert len(server.requests("CA", 503)) <= 14
         assert len(server.requests("CA", 200)) == 30
+
+
+def test_an_outage_that_meets_the_questions_before_sending(tmp_path: Path) -> None:
+    """An effect with a probe asks before it sends: then the outage shows in its probes, and nobody else is asked."""
+    with portal(tmp_path) as server:
+        server.rule("CA", 503, seconds=8.0)
+        place = Place(
+            tmp_path,
+            f"""
+job = onward.Job("filings", source={SOURCE})
+{ASK}
+@job.effect("report", key="id", deadline=5.0, settle=0.0, group=onward.Group("state", concurrency=4))
+def file(record):
+    return ask(record["state"], record["id"])
+
+@file.probe
+def filed(record):
+    ask(record["state"], "lookup")
+    return onward.ABSENT
+""",
+        )
+        place.write("in.jsonl", [{"id": n, "state": ("CA", "NY", "TX")[n % 3]} for n in range(90)])
+        ran = place.run()
+        assert (ran.code, ran.counts) == (0, {"succeeded": 90})
+        refused = server.requests("CA", 503)
+        assert {one[2] for one in refused} == {"lookup"}
+        assert len(refused) <= 14
+        assert len([one for one in server.requests("CA", 200) if one[2] != "lookup"]) == 30
+        assert "group CA: calls fail (urllib.error.HTTPError 503)" in ran.said
+
+
+def test_a_run_stays_for_an_outage_where_nothing_but_open_effects_is_left(tmp_path: Path) -> None:
+    with portal(tmp_path) as server:
+        server.rule("model", 503, seconds=6.0)
+        place = Place(
+            tmp_path,
+            f"""
+job = onward.Job("filings", source={SOURCE})
+{ASK}
+@job.effect("report", key="id", keyed=True)
+def file(record):
+    return ask("model", record["id"])
+""",
+        )
+        place.write("in.jsonl", [{"id": number} for number in range(3)])
+        ran = place.run()
+        assert (ran.code, ran.counts) == (0, {"succeeded": 3})
+        assert len(server.requests(status=503)) <= 3 + 4

@@ -124,6 +124,17 @@ def test_outage_and_closed_hours(registry: Registry) -> None:
     assert submit(registry, "k2", jurisdiction="US-DE").status_code == 201
 
 
+def test_an_outage_of_one_jurisdiction(registry: Registry) -> None:
+    submit(registry)
+    registry.switch(outage={"US-CA": 30})
+    assert [submit(registry).status_code, look_up(registry).status_code] == [503, 503]
+    assert httpx.get(f"{registry.url}/acknowledgements/US-CA-00000001").status_code == 503
+    unknown = {"key": "k9", "jurisdiction": "US-CA"}
+    assert httpx.get(f"{registry.url}/filings", params=unknown).status_code == 503
+    assert submit(registry, "k2", jurisdiction="US-DE").status_code == 201
+    assert look_up(registry, "k2").status_code == 200
+
+
 def test_a_short_memory_files_twice_and_the_log_says_so(registry: Registry) -> None:
     registry.switch(dedupe_window=0.3)
     assert submit(registry).status_code == 201

@@ -82,6 +82,7 @@ def closing(result: RunResult, finished: Mapping[str, Any], target: Target) -> I
         yield "the input is empty: it has no records"
     if finished.get("head"):
         yield f"history: {finished['head']}"
+    yield from _adopted(finished.get("adopted", {}))
     waiting = finished.get("held", {}).get("stale", 0)
     if waiting:
         yield f"{records(waiting)} wait with a checkpoint that no longer decodes"
@@ -90,6 +91,13 @@ def closing(result: RunResult, finished: Mapping[str, Any], target: Target) -> I
     older = finished.get("unfinished_older", 0)
     counts += f", {older:,} unfinished with outputs of older steps" if older else ""
     yield f"{counts} in {duration(result.seconds)}. {_next(result, finished, target)}"
+
+
+def _adopted(counts: Mapping[str, int]) -> Iterator[str]:
+    """What this run found done already, and by whom."""
+    for job, number in counts.items():
+        whose = f"sent by {brief(job)} already" if job else "it turned out, when asked, that the far side had them"
+        yield f"{number:,} not sent again: {whose}"
 
 
 def _unconfirmed(result: RunResult, for_a_person: int) -> Iterator[str]:

@@ -66,7 +66,7 @@ class LocalCaller:
         self._has_succeeded = has_succeeded
         self._process = os.getpid()
         self._wants_context = {step.name for step in plan.steps if _asks_for(step, "context")}
-        self._effects = EffectCalls(self._made, value_of)
+        self._effects = EffectCalls(self._made, value_of, self.raised)
 
     async def call(self, attempt: Attempt) -> CallOutcome:
         step = attempt.step

@@ -100,9 +100,11 @@ class Course:
             fact = self._sent(outcome, fail)
             self.attempt.sending = False
             return fact
-        if phase == "probe":
-            return self._probed(outcome)
-        return self._confirmed(outcome)
+        fact = self._probed(outcome) if phase == "probe" else self._confirmed(outcome)
+        failure = outcome.failure if isinstance(outcome, Answered) else None
+        return (
+            fact if failure is None or failure.kind is not Kind.FATAL else _stopping(fact, fail(self.attempt, failure))
+        )
 
     def _prepared(self, outcome: CallOutcome | None, fail: Fail) -> Fact:
         if isinstance(outcome, Prepared):
@@ -144,12 +146,7 @@ class Course:
     def _refused_again(self, outcome: Raised, fail: Fail) -> Fact:
         """This send was not applied; an earlier one may have been, so that the entry stays unknown."""
         fact = self._unknown(outcome, True)
-        if outcome.failure.kind is not Kind.FATAL:
-            return fact
-        stops = fail(self.attempt, outcome.failure)
-        stops.state, stops.effect, stops.not_before, stops.hold = fact.state, fact.effect, fact.not_before, fact.hold
-        stops.attempts = fact.attempts
-        return stops
+        return fact if outcome.failure.kind is not Kind.FATAL else _stopping(fact, fail(self.attempt, outcome.failure))
 
     def _unknown(self, outcome: CallOutcome | None, again: bool) -> Fact:
         """A send ended without an answer: it uses up no attempt, and is never taken for a failure."""
@@ -157,7 +154,7 @@ class Course:
         failure = outcome.failure if isinstance(outcome, Raised) else None
         if isinstance(outcome, EndedEarly):
             failure = _done_is_a_bug()
-        asked = failure.retry_after or 0.0 if failure is not None else 0.0
+        asked = _asked_to_wait(outcome)
         entry = replace(entry, state=EntryState.UNKNOWN, asks=entry.asks + 1)
         entry.ask_at = self.unknown_until(entry, now, asked)
         fact = self._waits(self._about(entry, in_vain=again), entry)
@@ -204,7 +201,7 @@ class Course:
         now = self._now()
         told = outcome.reason if isinstance(outcome, Answered) else ""
         failure = outcome.failure if isinstance(outcome, Raised) else None
-        asked = failure.retry_after or 0.0 if failure is not None else 0.0
+        asked = _asked_to_wait(outcome)
         entry = replace(entry, asks=entry.asks + 1)
         entry.ask_at = asked_again_at(self.traits, entry, now, asked)
         fact = self._waits(self._about(entry, in_vain=True), entry)
@@ -245,6 +242,7 @@ class Course:
         fact = self.attempt.completed(receipt, self._starts_next(self.attempt))
         fact.effect, fact.done_step = said, name
         from_elsewhere = adopted or entry.origin or ("it was done already" if state is None else None)
+        fact.sent_by = entry.origin_job
         if from_elsewhere:
             fact.event, fact.reason = "effect_deduplicated", from_elsewhere
         elif self.traits.has_confirm:  # else its receipt came with its checkpoint, which is a record of its own
@@ -277,6 +275,19 @@ class Course:
         return Failure(
             step.name, step.version, failure.kind, failure.error_type, failure.message, self.attempt.attempts
         )
+
+
+def _asked_to_wait(outcome: CallOutcome | None) -> float:
+    """Seconds for which the far side asked to be left alone."""
+    failure = outcome.failure if isinstance(outcome, Raised | Answered) else None
+    return 0.0 if failure is None else failure.retry_after or 0.0
+
+
+def _stopping(fact: Fact, stops: Fact) -> Fact:
+    """The run stops for a reason that says nothing of the obligation: that stays as open as it was."""
+    stops.state, stops.effect, stops.not_before, stops.hold = fact.state, fact.effect, fact.not_before, fact.hold
+    stops.attempts = fact.attempts
+    return stops
 
 
 def _done_is_a_bug() -> Classified:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from onward.engine.attempt import Attempt
-from onward.engine.outcomes import Answered, CallOutcome, Prepared
+from onward.engine.outcomes import Answered, CallOutcome, Prepared, Raised
 from onward.errors import Invalid, OutputError
 from onward.job.plan import CallPlan, EffectPlan, StepPlan
 from onward.model import Answer, Mismatch
@@ -17,11 +17,18 @@ Make = Callable[[Attempt, StepPlan | CallPlan], Awaitable[Any]]
 
 
 class EffectCalls:
-    """`make` calls one function for an attempt, `value_of` gives the record's input as JSON text."""
+    """`make` calls one function for an attempt, `value_of` gives the record's input as JSON text, `raised` says what an
+    exception means."""
 
-    def __init__(self, make: Make, value_of: Callable[[Attempt], str]):
+    def __init__(
+        self,
+        make: Make,
+        value_of: Callable[[Attempt], str],
+        raised: Callable[[Attempt, BaseException], CallOutcome],
+    ):
         self._make = make
         self._value_of = value_of
+        self._raised = raised
 
     async def call(self, attempt: Attempt) -> CallOutcome:
         """Make the call of the attempt's phase. Raises what the payload's function raises."""
@@ -40,7 +47,9 @@ class EffectCalls:
         except asyncio.CancelledError:
             raise
         except Exception as error:  # whatever it is, the far side has not answered
-            return Answered("unknown", reason=f"the {attempt.phase} raised {type(error).__name__}")
+            told = self._raised(attempt, error)
+            failure = told.failure if isinstance(told, Raised) else None
+            return Answered("unknown", reason=f"the {attempt.phase} raised {type(error).__name__}", failure=failure)
         return _probed(answer, part) if attempt.phase == "probe" else _confirmed(answer)
 
     def _prepared(self, attempt: Attempt, effect: EffectPlan) -> Prepared:

@@ -174,7 +174,7 @@ class Governor:
             if worker.is_done_with_its_share:
                 return True
             if worker.waits_for_answers_alone:
-                return self._waited_long_enough(self._answers_due(worker.tally.counts))
+                return await self._waited_long_enough(self._answers_due(worker.tally.counts))
             return await self._not_stayed_for(tuple(worker.waiting_again))
         if not worker.dry and worker.admission.pause is None:
             return False
@@ -194,7 +194,7 @@ class Governor:
         if counts.of(State.PENDING) - counts.held.get("stale", 0) > 0:
             return await self._not_stayed_for(None, self._answers_due(counts))
         self._parting = None
-        return self._waited_long_enough(self._answers_due(counts))
+        return await self._waited_long_enough(self._answers_due(counts))
 
     def _answers_due(self, counts: Counts) -> float | None:
         """When what is unconfirmed is asked about again; None where nothing is."""
@@ -213,10 +213,13 @@ class Governor:
             answers_due,
             max(wait_ends, time.time()) if self.standings.is_paused and time.time() < wait_ends else None,
         ]
-        return self._waited_long_enough(min((one for one in due if one is not None), default=None))
+        return await self._waited_long_enough(min((one for one in due if one is not None), default=None))
 
-    def _waited_long_enough(self, due: float | None) -> bool:
-        """All other work is done: whether what is due then (UTC seconds) is still to be waited for."""
+    async def _waited_long_enough(self, due: float | None) -> bool:
+        """All other work is done: whether what is due then (UTC seconds) is no longer to be waited for."""
+        if await self.standings.answers_wait_for_outage(self._worker.unanswered):
+            self._done_at = None
+            return False
         if due is None:
             return True
         self._done_at = self._done_at or time.time()

@@ -85,8 +85,12 @@ def outcome_to_message(outcome: CallOutcome) -> dict[str, Any]:
     if isinstance(outcome, Prepared):
         return {"prepared": outcome.key, "payload": outcome.payload, "former": outcome.former}
     if isinstance(outcome, Answered):
-        return {"answered": outcome.answer, "receipt": outcome.receipt, "reason": outcome.reason}
-    failure = outcome.failure
+        told = {"answered": outcome.answer, "receipt": outcome.receipt, "reason": outcome.reason}
+        return told if outcome.failure is None else {**told, **_failure_to_message(outcome.failure)}
+    return _failure_to_message(outcome.failure)
+
+
+def _failure_to_message(failure: Classified) -> dict[str, Any]:
     return {
         "raised": failure.kind,
         "error_type": failure.error_type,
@@ -111,15 +115,18 @@ def outcome_from_message(message: dict[str, Any]) -> CallOutcome:
         former = tuple((name, key) for name, key in message["former"])
         return Prepared(message["prepared"], message["payload"], former)
     if "answered" in message:
-        return Answered(message["answered"], message["receipt"], message["reason"])
-    return Raised(
-        Classified(
-            Kind(message["raised"]),
-            message["error_type"],
-            message["message"],
-            message["retry_after"],
-            message["throttled"],
-            message["status"],
-            message["not_applied"],
-        )
+        failure = _failure_from_message(message) if "raised" in message else None
+        return Answered(message["answered"], message["receipt"], message["reason"], failure)
+    return Raised(_failure_from_message(message))
+
+
+def _failure_from_message(message: dict[str, Any]) -> Classified:
+    return Classified(
+        Kind(message["raised"]),
+        message["error_type"],
+        message["message"],
+        message["retry_after"],
+        message["throttled"],
+        message["status"],
+        message["not_applied"],
     )

@@ -67,11 +67,12 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a probe or confirm said. `receipt` (JSON text) belongs to "found"."""
+    """What a probe or confirm said. `receipt` (JSON text) belongs to "found"; `failure` to "unknown", if it raised."""
 
     answer: Literal["found", "absent", "unknown", "confirmed", "mismatch"]
     receipt: str | None = None
     reason: str = ""
+    failure: Classified | None = None
 
 
 CallOutcome = Returned | Raised | EndedEarly | Stale | Died | Prepared | Answered

@@ -306,6 +306,7 @@ class Session:
             held=counts.held,
             stale=stale,
             unfinished_older=older,
+            adopted=dict(self._tally.adopted),
             seconds=round(seconds, 3),
             recorded=not lost,
             head=head,

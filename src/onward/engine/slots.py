@@ -150,6 +150,15 @@ class Slots:
             elif slot.cut is not None and now >= slot.cut_at + CUT_GRACE:
                 self._abandon(slot)
 
+    def others_at(self, step: str) -> bool:
+        """Whether another call of the step is in progress, beside the one whose end is being looked at."""
+        current = asyncio.current_task()
+        return any(
+            slot.task is not current and slot.attempt is not None and slot.attempt.step is not None
+            and slot.attempt.step.name == step
+            for slot in self._slots
+        )  # fmt: skip
+
     def cut_all(self) -> None:
         """Cancel every call in progress: the run stops."""
         now = time.monotonic()

@@ -10,6 +10,7 @@ from onward.engine.events import Events
 from onward.engine.gates import Gate, Shut
 from onward.engine.journal import Journal
 from onward.engine.worker import Worker
+from onward.model import State
 from onward.ports import GateStanding, Pause
 
 MOST_NAMED = 3
@@ -75,6 +76,15 @@ class Standings:
             return
         self._noted, told, self._told = standings, self._told, []
         await asyncio.wrap_future(self._journal.ask(lambda store: store.note_gates(self._run, standings, told)))
+
+    async def answers_wait_for_outage(self, only: Sequence[int] | None) -> bool:
+        """Whether something is unconfirmed where calls fail at the moment: that is stayed for."""
+        gates = self._worker.admission.gates.by_key.values()
+        out = {gate.key for gate in gates if gate.outage.is_on and not gate.given_up}
+        if not out:
+            return False
+        asked = self._journal.ask(lambda store: store.waiting_by_gate(self._run, only, State.UNCONFIRMED))
+        return bool(out & (await asyncio.wrap_future(asked)).keys())
 
     async def keep_all(self, only: Sequence[int] | None = None) -> bool:
         """Whether all that is left waits at gates that this run does not stay for; `until` and `is_paused` then say for

@@ -19,6 +19,8 @@ from onward.engine.events import Events
 from onward.engine.journal import Journal, size_of
 from onward.engine.outages import HELD_BACK, Outages
 from onward.engine.outcomes import Answered, CallOutcome, Died, EndedEarly, Raised, Returned, Stale, cancelled_itself
+from onward.engine.refusals import HELD_BACK as REFUSED_FOR
+from onward.engine.refusals import Refusals
 from onward.engine.slots import Slot, Slots
 from onward.engine.tally import Tally
 from onward.job.plan import Plan
@@ -77,6 +79,7 @@ class Worker:
         self.slots = Slots(concurrency, self._perform, self._given_up, self.fault)
         self.admission = Admission(plan, self._begin, self._put_back, self._freed, value_of, patient)
         self.outages = Outages(self._calls_to_come, plan.outage_limit, patient)
+        self._refusals = Refusals(self._others_at, tally.has_succeeded, concurrency)
         self.tally = tally
         self.plan = plan
         self._caller = caller
@@ -116,6 +119,11 @@ class Worker:
     def is_done_with_its_share(self) -> bool:
         """Whether nothing is left of the records that this run may take up; False where it may take up all."""
         return self.limit_left == 0 and not self._asked and not self._again and not self._unanswered
+
+    @property
+    def unanswered(self) -> tuple[int, ...] | None:
+        """Records of its share under `--limit` that are unconfirmed; None where it may take up all."""
+        return None if self.limit_left is None else tuple(self._unanswered)
 
     @property
     def waits_for_answers_alone(self) -> bool:
@@ -163,6 +171,7 @@ class Worker:
                 self.next_due = outcome.next_due
         if self.slots.paused and not self._too_much_waits():
             self.slots.unpause()
+        self._refusals.look_around()
         self.claim_more()
         if not self.held or self.dry:
             self.changed.set()
@@ -465,10 +474,11 @@ class Worker:
 
     def _heard(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
         """Whoever is called has answered, if only with a refusal."""
-        if isinstance(outcome, Answered):
+        failure = outcome.failure if isinstance(outcome, Raised | Answered) else None
+        if failure is not None:
+            answered = failure.kind in (Kind.REJECTED, Kind.INVALID) or failure.throttled
+        elif isinstance(outcome, Answered):
             answered = outcome.answer != "unknown"
-        elif isinstance(outcome, Raised):
-            answered = outcome.failure.kind in (Kind.REJECTED, Kind.INVALID) or outcome.failure.throttled
         else:
             answered = isinstance(outcome, Returned | EndedEarly)
         if answered:
@@ -478,7 +488,7 @@ class Worker:
         """State what a failure comes to, once it is known whether it is the record's own."""
         if failure.kind is not Kind.TRANSIENT or attempt.gate is None:
             self.admission.release(attempt)
-            end()
+            self._when_meant(attempt, failure, end)
             return
         gate = attempt.gate
         was_tried = gate.trial is attempt
@@ -496,15 +506,30 @@ class Worker:
         if self.outages.held_back:
             self._loop.call_later(HELD_BACK, self.outages.look_around)
 
+    def _when_meant(self, attempt: Attempt, failure: Classified, end: Callable[[], None]) -> None:
+        """State what a refusal comes to, once it is known whether it is meant for the record alone."""
+        assert attempt.step is not None
+        if self.stopping or not self._refusals.holds_back(attempt.step.name, failure, end):
+            end()
+            return
+        self._loop.call_later(REFUSED_FOR, self._refusals.look_around, True)
+
+    def _others_at(self, step: str) -> bool:
+        return self._waiting > 0 or bool(self.slots.ready) or self.slots.others_at(step)
+
     def _effect_ended(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
-        failure = outcome.failure if isinstance(outcome, Raised) else None
-        if (failure is None or failure.kind is not Kind.FATAL) and attempt.phase in ("send", "confirm"):
+        failure = outcome.failure if isinstance(outcome, Raised | Answered) else None
+        survived = failure is None or failure.kind is not Kind.FATAL
+        if survived and attempt.phase in ("send", "confirm"):
             attempt.clear()
         if failure is not None and failure.kind is Kind.TRANSIENT:
-            if failure.not_applied or attempt.phase == "prepare":
+            if isinstance(outcome, Raised) and (failure.not_applied or attempt.phase == "prepare"):
                 self._when_told(attempt, failure, lambda: self._state_effect(attempt, outcome))
                 return
             self.outages.failed(attempt.gate, attempt, failure, lambda spared: None)  # it costs no attempt
+        if failure is not None:
+            self._when_meant(attempt, failure, lambda: self._state_effect(attempt, outcome))
+            return
         self._state_effect(attempt, outcome)
 
     def _state_effect(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
@@ -550,8 +575,10 @@ class Worker:
 
     def submit(self, fact: Fact) -> None:
         assert self.journal is not None
-        if self.admission.at_gates and fact.state not in (State.IN_PROGRESS, State.SUCCEEDED):
-            fact.gate = self.admission.key_of(self.held[fact.record, fact.fence])
+        if fact.state not in (State.IN_PROGRESS, State.SUCCEEDED):
+            attempt = self.held[fact.record, fact.fence]
+            if self.admission.at_gates or (attempt.gate is not None and attempt.gate.outage.is_on):
+                fact.gate = self.admission.key_of(attempt)
         self._waiting += 1
         self._waiting_size += size_of(fact)
         if self._too_much_waits():
@@ -583,6 +610,7 @@ class Worker:
         """No new calls: what had not been called is given back."""
         self.stopping = True
         self.outages.conclude_all()
+        self._refusals.look_around(at_last=True)
         self.give_back_uncalled("the run stopped before the step was called")
         self.changed.set()
 

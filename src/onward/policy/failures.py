@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from onward.codec import loads
 from onward.errors import Fatal, Invalid, MisfitRecord, OutputError, Rejected, StepOutcome, Transient
 from onward.model import Kind
+from onward.policy.masking import masked
 
 LONGEST_WAIT = 3600.0
 LONGEST_TEXT = 20_000
@@ -77,6 +79,8 @@ CLIENTS = frozenset({"httpx", "httpcore", "requests", "urllib3", "urllib", "aioh
 SUCCESSORS = {"httpx2": "httpx", "httpcore2": "httpcore"}
 """Packages whose exceptions are those of an older one."""
 MOST_WRAPPED = 20
+BODIES = frozenset({"httpx.HTTPStatusError", "requests.exceptions.HTTPError"})
+LONGEST_BODY = 64 << 10
 FATAL_CODES = frozenset({"insufficient_quota", "model_not_found", "invalid_api_key", "billing_hard_limit_reached"})
 
 
@@ -251,10 +255,22 @@ def _status(error: BaseException) -> int | None:
 
 
 def _code(error: BaseException) -> str | None:
-    if not any(name.startswith("openai.") for name in _class_names(error)):
-        return None
-    code = getattr(error, "code", None)
+    """What a provider calls the error, such as `insufficient_quota`."""
+    names = _class_names(error)
+    if any(name.startswith("openai.") for name in names):
+        code = getattr(error, "code", None)
+    else:
+        code = _code_in_answer(error) if names & BODIES else None
     return code if isinstance(code, str) else None
+
+
+def _code_in_answer(error: BaseException) -> Any:
+    """`error.code` of a JSON body that has been read already: nothing is fetched for it."""
+    try:
+        body = error.response._content  # type: ignore[attr-defined]
+        return loads(body)["error"]["code"] if isinstance(body, bytes) and len(body) <= LONGEST_BODY else None
+    except Exception:  # no such body, or another library's object that does not let itself be looked at
+        return None
 
 
 def _retry_after(error: BaseException, now: float) -> float | None:
@@ -298,7 +314,7 @@ def _text(error: BaseException) -> str:
         text = str(error) or _name(error)
     except BaseException:  # whatever another library's code raises there, it is not the run's end
         return _name(error)
-    return _cut(text)
+    return _cut(masked(text))
 
 
 def _cut(text: str) -> str:

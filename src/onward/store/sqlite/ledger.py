@@ -75,7 +75,7 @@ class _Intents:
         return met
 
     def _meet(self, fact: Fact, place: Place) -> Met:
-        entry, in_good_hands, origin = self._known[place]
+        entry, in_good_hands, origin, origin_job = self._known[place]
         assert fact.effect is not None and fact.effect.payload is not None
         if entry.state is EntryState.INTENDED and (entry.record, entry.fence) == (fact.record, fact.fence):
             return Met("go", entry)
@@ -92,10 +92,11 @@ class _Intents:
                 record=fact.record,
                 generation=fact.generation,
                 origin=origin if adopted else None,
+                origin_job=origin_job if adopted else None,
                 state=EntryState.UNKNOWN if lost_sight else entry.state,
             )
         if what in ("go", "go on", "adopt"):
-            self._known[place] = entry, True, origin
+            self._known[place] = entry, True, origin, origin_job
         return Met(what, entry if what != "wait" else replace(entry, origin=origin))
 
     def _new(self, fact: Fact, place: Place) -> Entry:
@@ -116,14 +117,15 @@ class _Intents:
                     return place
         return fact.effect.name, fact.effect.key
 
-    def _read(self, places: list[Place]) -> dict[Place, tuple[Entry, bool, str]]:
+    def _read(self, places: list[Place]) -> dict[Place, tuple[Entry, bool, str, str]]:
         known = {}
         for row in self._change.array("entries", [list(place) for place in places]):
             entry = _entry(row[:15], self._change.now)
             state, vanished, hold, instance, record_key, job, name = row[15:]
             in_good_hands = state in OPEN and not vanished and hold is None and self._is_alive(instance)
-            origin = f"record {plain_key(record_key)} of {job}" + (f" ({name})" if name else "")
-            known[entry.name, entry.key] = entry, in_good_hands, origin
+            origin_job = f"{job} ({name})" if name else job
+            origin = f"record {plain_key(record_key)} of {origin_job}"
+            known[entry.name, entry.key] = entry, in_good_hands, origin, origin_job
         return known
 
     def _is_alive(self, instance: int) -> bool:

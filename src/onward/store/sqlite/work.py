@@ -165,12 +165,14 @@ class SqliteWorkStore:
         with connection._plain_errors(self.path):
             return gates.pauses(Change(self._connection, instance, None, self._clock))
 
-    def waiting_by_gate(self, run: int, only: Sequence[int] | None = None) -> dict[str | None, int]:
+    def waiting_by_gate(
+        self, run: int, only: Sequence[int] | None = None, state: State = State.PENDING
+    ) -> dict[str | None, int]:
         self._check_fault()
         listed = None if only is None else orjson.dumps(list(only)).decode()
         with connection._plain_errors(self.path):
             change = Change(self._connection, self._instances[run], run, self._clock)
-            return dict(change.rows("waiting_by_gate", only=listed))
+            return dict(change.rows("waiting_by_gate", only=listed, state=state))
 
     def note_gates(self, run: int, standings: Sequence[GateStanding], told: Sequence[tuple[str, str]]) -> None:
         with self._change_by(run) as change:
