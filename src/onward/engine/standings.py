@@ -103,6 +103,31 @@ class Standings:
         self.reason = "; ".join(reasons[:MOST_NAMED]) + more
         return True
 
+    async def answers_due(self, wait_ends: float, only: Sequence[int] | None = None) -> tuple[float | None, bool]:
+        """When the first of what is unconfirmed may be asked about (UTC seconds), be it that its gate has to open
+        before; None where nothing is stayed for. And whether an outage is in the way, which is always waited for.
+
+        `wait_ends`: until when what may go on at any time is waited for.
+        """
+        by_gate = await asyncio.wrap_future(self._journal.ask(lambda store: store.answers_by_gate(self._run, only)))
+        admission, now = self._worker.admission, time.time()
+        while_paused = now if now < wait_ends else None
+        if admission.pause is not None:
+            return (while_paused if by_gate else None), False
+        found: list[float | None] = []
+        in_outage = False
+        for key, due in by_gate.items():
+            gate = None if key is None else admission.gates.by_key.get(key)
+            shut = None if gate is None else gate.shut(now)
+            if shut is None:
+                found.append(due)
+            elif shut.lasting:
+                found.append(while_paused if shut.may_end else shut.until and max(shut.until, due))
+            else:
+                in_outage = True
+                found.append(now)
+        return min((one for one in found if one is not None), default=None), in_outage
+
 
 def _paused(pause: Pause) -> str:
     return f"the job is paused by {pause.actor}" + (f": {pause.reason}" if pause.reason else "")

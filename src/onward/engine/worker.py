@@ -118,6 +118,11 @@ class Worker:
         return self.limit_left == 0 and not self._asked and not self._again and not self._unanswered
 
     @property
+    def unanswered(self) -> tuple[int, ...]:
+        """Records of its share that are unconfirmed."""
+        return tuple(self._unanswered)
+
+    @property
     def waits_for_answers_alone(self) -> bool:
         """Whether nothing is left of its share but unconfirmed records, which are asked about again."""
         return self.limit_left == 0 and not self._asked and not self._again

@@ -53,6 +53,12 @@ WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND va
   AND (hold IS NULL OR hold = 'suspect') AND (:only IS NULL OR id IN (SELECT value FROM json_each(:only)))
 GROUP BY gate
 
+-- name: answers_by_gate
+SELECT gate, min(not_before) FROM records
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1) AND hold IS NULL
+  AND (:only IS NULL OR id IN (SELECT value FROM json_each(:only)))
+GROUP BY gate
+
 -- name: insert_ranked_records
 INSERT INTO records (instance, key, position, rank, gate, pass, state)
 SELECT :instance, value ->> 0, value ->> 1, value ->> 2, value ->> 3, :pass_number, 'pending'
