@@ -88,8 +88,8 @@ class Standings:
             self.reason = _paused(admission.pause)
             return True
         lasting = admission.lasting()
-        if any(gate is not None and gate not in admission.gates.by_key for gate in waiting):
-            admission.at_gates = True  # another run of other code has put them there
+        if any(gate is not None for gate in waiting):
+            admission.at_gates = True  # be it another run that has put them there
         kept = [lasting[gate] for gate in waiting if gate in lasting]
         if len(kept) < len(waiting):
             self._not_before = time.monotonic() + ASK_AGAIN
