@@ -284,10 +284,12 @@ class WorkStore(Protocol):
     def pauses(self, instance: int) -> list[Pause]:
         """What people have paused."""
 
-    def waiting_by_gate(
-        self, run: int, only: Sequence[int] | None = None, state: State = State.PENDING
-    ) -> dict[str | None, int]:
-        """Records in this state of the run's instance, or of these, by where they wait; without those for a person."""
+    def waiting_by_gate(self, run: int, only: Sequence[int] | None = None) -> dict[str | None, int]:
+        """Pending records of the run's instance, or of these, by where they wait; without those for a person."""
+
+    def answers_by_gate(self, run: int, only: Sequence[int] | None = None) -> dict[str | None, float]:
+        """When the first of the unconfirmed records of the run's instance, or of these, may be asked about (UTC
+        seconds), by where they wait; without those for a person."""
 
     def note_gates(self, run: int, standings: Sequence[GateStanding], told: Sequence[tuple[str, str]]) -> None:
         """Say which gates are shut for this run, instead of what it said before; `told`: (event, reason) for the

@@ -147,6 +147,21 @@ def test_who_waits_where_is_counted(bench: Bench) -> None:
     assert bench.store.waiting_by_gate(run) == {gate("CA"): 2}
 
 
+def test_when_answers_are_due_is_told_by_gate(bench: Bench) -> None:
+    run = fed(bench, at_gates(("a", "CA"), ("b", "CA"), ("c", None), ("d", "NY"), ("e", "NY")))
+    claimed = bench.claim(run, gates=wish())
+    due = {"a": 900.0, "b": 700.0, "c": 800.0, "d": 0.0}
+    holds = {"d": "person"}
+    for one in claimed:
+        (key,) = plain([one])
+        if key in due:
+            waits = {"not_before": due[key], "hold": holds.get(key), "gate": bench.row(key)["gate"]}
+            bench.state(run, fact(one, State.UNCONFIRMED, step="b", event="effect_unconfirmed", **waits))
+    assert bench.store.answers_by_gate(run) == {gate("CA"): 700.0, None: 800.0}
+    assert bench.store.answers_by_gate(run, [bench.row("a")["id"]]) == {gate("CA"): 900.0}
+    assert bench.store.answers_by_gate(run, []) == {}
+
+
 def test_status_says_why_records_wait_at_a_gate(bench: Bench) -> None:
     run = fed(bench, at_gates(("a", "CA"), ("b", "CA"), ("c", None)))
     until = bench.clock.now() + 100

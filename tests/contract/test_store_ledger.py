@@ -413,6 +413,7 @@ def test_a_fact_about_an_entry_that_another_record_took_over_is_lost(bench: Benc
     (again,) = bench.write(run, wishes=[wish]).claimed[0]
     outcome = bench.write(run, facts=[going_on(again, SENT, receipt='"late"'), going_on(b, SENT, receipt='"own"')])
     assert outcome.lost == {(again.id, again.fence)}
+    assert bench.write(run, facts=[going_on(again, SENT, receipt='"later"')]).lost == {(again.id, again.fence)}
     bench.state(run, unconfirmed(b, SENT))
     (told,) = [one for one in claim(bench, run) if one.id == b.id]
     assert entry_of(told).receipt == '"own"'

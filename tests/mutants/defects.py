@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from mutants.defect import Defect
+from mutants.effect_defects import EFFECT_DEFECTS
 
 CONTRACT = "tests/contract"
 RUNS = (f"{CONTRACT}/test_store_runs.py", f"{CONTRACT}/test_store_leases.py")
 HOLD = "records.fence = f.fence AND records.run = :run AND records.state = 'in_progress'"
-
-
-@dataclass(frozen=True)
-class Defect:
-    """`changes`: (old, new) in `file` below `src/onward`; every `old` is changed, and there has to be one.
-
-    `killers`: words for pytest. `environment`: settings for them.
-    """
-
-    name: str
-    breaks: str
-    file: str
-    changes: tuple[tuple[str, str], ...]
-    killers: tuple[str, ...]
-    environment: tuple[tuple[str, str], ...] = ()
 
 
 SQL = "store/sqlite/work.sql"
@@ -297,4 +283,5 @@ DEFECTS = (
         (("    ORDER BY position LIMIT :limit)", "    ORDER BY key LIMIT :limit)"),),
         (f"{CONTRACT}/test_store_claims.py", "-k", "source_order"),
     ),
+    *EFFECT_DEFECTS,
 )

@@ -133,12 +133,12 @@ def run_once(scene: Scene, report: Report, blow: Blow | None) -> tuple[int | Non
     if blow is not None and blow.how == "stop":
         if (code := until_it_sleeps(struck, Path(blow.mark))) != SLEEPS:
             return code, False
-        code = finish(begin(scene, report))
+        code = finish(begin(scene, report), scene.patience)
         os.kill(struck, signal.SIGCONT)
-        return (None if finish(struck) is None else code), True
-    code = finish(struck)
+        return (None if finish(struck, scene.patience) is None else code), True
+    code = finish(struck, scene.patience)
     if spared is not None:
-        other = finish(spared)
+        other = finish(spared, scene.patience)
         code = None if code is None or other is None else other
     return code, blow is not None and Path(blow.mark).exists()
 
@@ -235,6 +235,7 @@ def campaign(
     keep: Path | None,
     ledger: TextIO | None,
     tell: Callable[[Report], None] = lambda report: None,
+    records: int = RECORDS,
 ) -> list[Report]:
     """Seeds from `seed` on until so many effects have been filed. Most of the time is waiting: workers may be many."""
     reports: list[Report] = []
@@ -243,8 +244,8 @@ def campaign(
         waiting: set[Future[Report]] = set()
         while started < effects or waiting:
             while started < effects and len(waiting) < workers:
-                waiting.add(pool.submit(try_seed, seed, keep))
-                seed, started = seed + 1, started + RECORDS
+                waiting.add(pool.submit(try_seed, seed, keep, records))
+                seed, started = seed + 1, started + records
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for future in done:
                 reports.append(future.result())
@@ -286,6 +287,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--effects", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--records", type=int, default=RECORDS, help="in each scene")
     parser.add_argument("--workers", type=int, default=5 * (os.cpu_count() or 2))
     parser.add_argument("--ledger", type=Path)
     parser.add_argument("--keep", type=Path, help="where folders of scenes with findings are kept")
@@ -293,12 +295,14 @@ def main() -> int:
     options = parser.parse_args()
     began = time.monotonic()
     if options.only is not None:
-        reports = [try_seed(options.only, options.keep)]
+        reports = [try_seed(options.only, options.keep, options.records)]
         print(json.dumps(asdict(reports[0]), indent=1))
         close_registry()
     else:
         ledger = options.ledger.open("a") if options.ledger else None
-        reports = campaign(options.effects, options.seed, options.workers, options.keep, ledger)
+        reports = campaign(
+            options.effects, options.seed, options.workers, options.keep, ledger, records=options.records
+        )
     print(summary(reports, time.monotonic() - began))
     found = verdict(reports) if options.only is None else reports[0].found
     for what in found:

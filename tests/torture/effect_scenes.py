@@ -103,6 +103,11 @@ class Scene:
         return f"seed{self.seed}-{self.folder.name}-"
 
     @property
+    def patience(self) -> float:
+        """Seconds after which a run hangs: slow replies come one after the other where few calls are made at once."""
+        return forked.PATIENCE + 1.5 * self.records
+
+    @property
     def may_hold(self) -> bool:
         """Whether effects may be left to a person."""
         return self.spec.flavour in self.habit.for_a_person or self.spec.flavour == "confirm"

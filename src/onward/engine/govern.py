@@ -174,7 +174,7 @@ class Governor:
             if worker.is_done_with_its_share:
                 return True
             if worker.waits_for_answers_alone:
-                return await self._waited_long_enough(self._answers_due(worker.tally.counts))
+                return self._waited_long_enough(await self._answers_due(worker.tally.counts, worker.unanswered))
             return await self._not_stayed_for(tuple(worker.waiting_again))
         if not worker.dry and worker.admission.pause is None:
             return False
@@ -192,13 +192,18 @@ class Governor:
             self._done_at = self._parting = None
             return False
         if counts.of(State.PENDING) - counts.held.get("stale", 0) > 0:
-            return await self._not_stayed_for(None, self._answers_due(counts))
+            return await self._not_stayed_for(None, await self._answers_due(counts))
         self._parting = None
-        return await self._waited_long_enough(self._answers_due(counts))
+        return self._waited_long_enough(await self._answers_due(counts))
 
-    def _answers_due(self, counts: Counts) -> float | None:
-        """When what is unconfirmed is asked about again; None where nothing is."""
-        return self._worker.next_due if counts.of(State.UNCONFIRMED) > counts.held.get("person", 0) else None
+    async def _answers_due(self, counts: Counts, only: tuple[int, ...] | None = None) -> float | None:
+        """When what is unconfirmed is asked about again; None where nothing is that is stayed for."""
+        if counts.of(State.UNCONFIRMED) <= counts.held.get("person", 0):
+            return None
+        due, stays = await self.standings.answers_due(self._wait_ends, only)
+        if stays:
+            self._done_at = None
+        return due
 
     async def _not_stayed_for(self, only: tuple[int, ...] | None, answers_due: float | None = None) -> bool:
         """Whether all that is left waits at gates that stay shut for longer than this run stays."""
@@ -207,19 +212,20 @@ class Governor:
             return False
         reason = self.standings.reason  # none where nothing waits at a gate
         self._parting = Ending(STOPPED_EARLY, reason) if reason else None
-        wait_ends = (self._done_at or time.time()) + self._bounds.wait
+        wait_ends = self._wait_ends
         due = [
             self.standings.until,
             answers_due,
             max(wait_ends, time.time()) if self.standings.is_paused and time.time() < wait_ends else None,
         ]
-        return await self._waited_long_enough(min((one for one in due if one is not None), default=None))
+        return self._waited_long_enough(min((one for one in due if one is not None), default=None))
 
-    async def _waited_long_enough(self, due: float | None) -> bool:
-        """All other work is done: whether what is due then (UTC seconds) is no longer to be waited for."""
-        if await self.standings.answers_wait_for_outage(self._worker.unanswered):
-            self._done_at = None
-            return False
+    @property
+    def _wait_ends(self) -> float:
+        return (self._done_at or time.time()) + self._bounds.wait
+
+    def _waited_long_enough(self, due: float | None) -> bool:
+        """All other work is done: whether what is due then (UTC seconds) is still to be waited for."""
         if due is None:
             return True
         self._done_at = self._done_at or time.time()

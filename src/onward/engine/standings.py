@@ -10,7 +10,6 @@ from onward.engine.events import Events
 from onward.engine.gates import Gate, Shut
 from onward.engine.journal import Journal
 from onward.engine.worker import Worker
-from onward.model import State
 from onward.ports import GateStanding, Pause
 
 MOST_NAMED = 3
@@ -77,15 +76,6 @@ class Standings:
         self._noted, told, self._told = standings, self._told, []
         await asyncio.wrap_future(self._journal.ask(lambda store: store.note_gates(self._run, standings, told)))
 
-    async def answers_wait_for_outage(self, only: Sequence[int] | None) -> bool:
-        """Whether something is unconfirmed where calls fail at the moment: that is stayed for."""
-        gates = self._worker.admission.gates.by_key.values()
-        out = {gate.key for gate in gates if gate.outage.is_on and not gate.given_up}
-        if not out:
-            return False
-        asked = self._journal.ask(lambda store: store.waiting_by_gate(self._run, only, State.UNCONFIRMED))
-        return bool(out & (await asyncio.wrap_future(asked)).keys())
-
     async def keep_all(self, only: Sequence[int] | None = None) -> bool:
         """Whether all that is left waits at gates that this run does not stay for; `until` and `is_paused` then say for
         how long, `reason` why."""
@@ -98,8 +88,8 @@ class Standings:
             self.reason = _paused(admission.pause)
             return True
         lasting = admission.lasting()
-        if any(gate is not None and gate not in admission.gates.by_key for gate in waiting):
-            admission.at_gates = True  # another run of other code has put them there
+        if any(gate is not None for gate in waiting):
+            admission.at_gates = True  # be it another run that has put them there
         kept = [lasting[gate] for gate in waiting if gate in lasting]
         if len(kept) < len(waiting):
             self._not_before = time.monotonic() + ASK_AGAIN
@@ -112,6 +102,31 @@ class Standings:
         more = f", and {len(reasons) - MOST_NAMED} more" if len(reasons) > MOST_NAMED else ""
         self.reason = "; ".join(reasons[:MOST_NAMED]) + more
         return True
+
+    async def answers_due(self, wait_ends: float, only: Sequence[int] | None = None) -> tuple[float | None, bool]:
+        """When the first of what is unconfirmed may be asked about (UTC seconds), be it that its gate has to open
+        before; None where nothing is stayed for. And whether an outage is in the way, which is always waited for.
+
+        `wait_ends`: until when what may go on at any time is waited for.
+        """
+        by_gate = await asyncio.wrap_future(self._journal.ask(lambda store: store.answers_by_gate(self._run, only)))
+        admission, now = self._worker.admission, time.time()
+        while_paused = now if now < wait_ends else None
+        if admission.pause is not None:
+            return (while_paused if by_gate else None), False
+        found: list[float | None] = []
+        in_outage = False
+        for key, due in by_gate.items():
+            gate = None if key is None else admission.gates.by_key.get(key)
+            shut = None if gate is None else gate.shut(now)
+            if shut is None:
+                found.append(due)
+            elif shut.lasting:
+                found.append(while_paused if shut.may_end else shut.until and max(shut.until, due))
+            else:
+                in_outage = True
+                found.append(now)
+        return min((one for one in found if one is not None), default=None), in_outage
 
 
 def _paused(pause: Pause) -> str:

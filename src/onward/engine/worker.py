@@ -121,9 +121,9 @@ class Worker:
         return self.limit_left == 0 and not self._asked and not self._again and not self._unanswered
 
     @property
-    def unanswered(self) -> tuple[int, ...] | None:
-        """Records of its share under `--limit` that are unconfirmed; None where it may take up all."""
-        return None if self.limit_left is None else tuple(self._unanswered)
+    def unanswered(self) -> tuple[int, ...]:
+        """Records of its share under `--limit` that are unconfirmed."""
+        return tuple(self._unanswered)
 
     @property
     def waits_for_answers_alone(self) -> bool:

@@ -49,8 +49,14 @@ WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND va
 
 -- name: waiting_by_gate
 SELECT gate, count(*) FROM records
-WHERE state <> 'succeeded' AND instance = :instance AND state = :state AND vanished = 0
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0
   AND (hold IS NULL OR hold = 'suspect') AND (:only IS NULL OR id IN (SELECT value FROM json_each(:only)))
+GROUP BY gate
+
+-- name: answers_by_gate
+SELECT gate, min(not_before) FROM records
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1) AND hold IS NULL
+  AND (:only IS NULL OR id IN (SELECT value FROM json_each(:only)))
 GROUP BY gate
 
 -- name: insert_ranked_records

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import apsw
 import orjson
@@ -165,14 +166,18 @@ class SqliteWorkStore:
         with connection._plain_errors(self.path):
             return gates.pauses(Change(self._connection, instance, None, self._clock))
 
-    def waiting_by_gate(
-        self, run: int, only: Sequence[int] | None = None, state: State = State.PENDING
-    ) -> dict[str | None, int]:
+    def waiting_by_gate(self, run: int, only: Sequence[int] | None = None) -> dict[str | None, int]:
+        return self._by_gate("waiting_by_gate", run, only)
+
+    def answers_by_gate(self, run: int, only: Sequence[int] | None = None) -> dict[str | None, float]:
+        return self._by_gate("answers_by_gate", run, only)
+
+    def _by_gate(self, block: str, run: int, only: Sequence[int] | None) -> dict[str | None, Any]:
         self._check_fault()
         listed = None if only is None else orjson.dumps(list(only)).decode()
         with connection._plain_errors(self.path):
             change = Change(self._connection, self._instances[run], run, self._clock)
-            return dict(change.rows("waiting_by_gate", only=listed, state=state))
+            return dict(change.rows(block, only=listed))
 
     def note_gates(self, run: int, standings: Sequence[GateStanding], told: Sequence[tuple[str, str]]) -> None:
         with self._change_by(run) as change:
