@@ -147,10 +147,10 @@ def start_until_done(spec: Spec, victim: forked.Victim, report: Report) -> None:
 
 
 def asked_again(spec: Spec, victim: forked.Victim) -> bool:
-    """Whether an effect that takes its process along is still to be tried: each try waits for the one before to have
-    landed, for longer than a run stays."""
+    """Whether an effect that takes its process along, or its memory, is still to be tried: each try waits for the one
+    before to have landed, for longer than a run stays."""
     states = states_of(victim)
-    return any(deed in LETHAL and states[key] == "unconfirmed" for key, deed in spec.poison.items())
+    return any(EXPECTED[deed] == "system" and states[key] == "unconfirmed" for key, deed in spec.poison.items())
 
 
 def states_of(victim: forked.Victim) -> dict[str, str]:
@@ -206,10 +206,10 @@ def deserved(spec: Spec, key: str, deed: str) -> set[str]:
         return {f"quarantined {kind}"}
     was_applied = not before_sending(key)
     if was_applied and not spec.keyed:
-        return {"succeeded None"} | ({"unconfirmed system"} if deed == "hangs" else set())
+        return {"succeeded None"} | ({"unconfirmed system", f"unconfirmed {kind}"} if deed == "hangs" else set())
     if kind == "system":
         return {"quarantined system"}
-    return {"unconfirmed system"} if deed == "hangs" else {f"unconfirmed {kind}"}
+    return {f"unconfirmed {kind}"} | ({"unconfirmed system"} if deed == "hangs" else set())
 
 
 def checkpoints(spec: Spec, victim: forked.Victim) -> list[str]:
