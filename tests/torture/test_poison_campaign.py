@@ -1,4 +1,4 @@
-"""Fifty poison runs: the guilty are found, and nobody else is convicted."""
+"""Poison runs, each deed in each form: the guilty are found, and nobody else is convicted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from torture import poison_campaign
 from torture.poison_campaign import EXPECTED, FORMS
 
-RUNS = int(os.environ.get("ONWARD_TEST_POISON", "50"))
+RUNS = int(os.environ.get("ONWARD_TEST_POISON", "56"))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork") or sys.platform == "darwin", reason="victims are forked: Linux only")
