@@ -41,6 +41,32 @@ def work(record):
 """
 
 
+SENDER = """
+import asyncio, signal
+job = onward.Job("case", source=onward.jsonl("in.jsonl", key="id"), concurrency=8)
+APPLIED = HERE / "applied.log"
+
+@job.effect("filing", key="id", deadline=2, settle=0)
+async def file(payload, idempotency_key):
+    if payload["id"] == "r17":
+        await asyncio.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGKILL)
+    await asyncio.sleep(0.05)
+    with APPLIED.open("a") as log:
+        log.write(json.dumps([payload["id"], idempotency_key]) + "\\n")
+    return "filed"
+
+@file.payload
+def body(record):
+    return record
+
+@file.probe
+def filed(idempotency_key):
+    lines = APPLIED.read_text().splitlines() if APPLIED.exists() else []
+    return "filed" if any(json.loads(line)[1] == idempotency_key for line in lines) else onward.ABSENT
+"""
+
+
 def a_place(folder: Path, text: str, keys: list[str] = KEYS) -> Place:
     place = Place(folder, text)
     place.write("in.jsonl", [{"id": key} for key in keys])
@@ -79,6 +105,19 @@ def test_two_that_kill_are_both_found(tmp_path: Path) -> None:
     assert code == 1
     assert [failure["key"] for failure in place.failures()] == ["r17", "r18"]
     assert place.status()["counts"]["succeeded"] == RECORDS - 2
+
+
+def test_an_effect_that_kills_is_found_though_its_outcome_is_open(tmp_path: Path) -> None:
+    """Between two tries its send has to have landed, so that it leaves the run and comes back, as do its neighbours."""
+    place = a_place(tmp_path, SENDER)
+    starts, code = until_it_ends_by_itself(place)
+    assert starts <= 3
+    assert code == 1
+    (failure,) = place.failures()
+    assert (failure["key"], failure["state"], failure["kind"]) == ("r17", "quarantined", "system")
+    assert place.status()["counts"]["succeeded"] == RECORDS - 1
+    applied = [json.loads(line)[0] for line in (tmp_path / "applied.log").read_text().splitlines()]
+    assert sorted(applied) == [key for key in KEYS if key != "r17"]
 
 
 def test_a_convict_that_is_released_and_cured_succeeds(tmp_path: Path) -> None:

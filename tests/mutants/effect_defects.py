@@ -10,6 +10,7 @@ POLICY = "tests/unit/test_effect_policy.py"
 COURSE = "tests/unit/test_effect_course.py"
 OUTCOMES = "tests/unit/test_policy_outcomes.py"
 ENGINE = "tests/unit/test_engine_effects.py"
+KILLERS = "tests/acceptance/test_case_14.py"
 RECONCILE = "tests/acceptance/test_reconcile.py"
 
 ABOUT_SENDING = (
@@ -267,6 +268,30 @@ ABOUT_RECEIPTS = (
     ),
 )
 
+ABOUT_RUNS = (
+    Defect(
+        "others-gates-ignored",
+        "what another run has left at a gate is never claimed: the run waits for ever",
+        "engine/standings.py",
+        (("if any(gate is not None for gate in waiting):", "if False:"),),
+        (ENGINE, "-k", "another_run", "--timeout=20"),
+    ),
+    Defect(
+        "suspects-at-large",
+        "a suspect whose effect is open is tried among others, and takes them along for ever",
+        "engine/worker.py",
+        (("            self.on_suspects(suspects)\n", "            pass\n"),),
+        (KILLERS, "-k", "effect"),
+    ),
+    Defect(
+        "suspects-undivided",
+        "suspects whose effects are open begin together each time they come back: the guilty is never alone",
+        "engine/suspects.py",
+        (("one.is_part and", "False and"),),
+        ("tests/unit/test_engine_suspects.py", "-k", "stay_divided"),
+    ),
+)
+
 ABOUT_THE_LEDGER = (
     Defect(
         "confirmed-without-fence",
@@ -362,6 +387,7 @@ EFFECT_DEFECTS = (
     *ABOUT_OUTCOMES,
     *ABOUT_PROBES,
     *ABOUT_RECEIPTS,
+    *ABOUT_RUNS,
     *ABOUT_THE_LEDGER,
     *ABOUT_PEOPLE,
 )

@@ -1,10 +1,11 @@
 """Effects against a registry that misbehaves, by processes that die around each commit: all is judged from its log.
 
-    python tests/torture/effect_campaign.py --effects 3000 --seed 1 [--ledger FILE]
+    python tests/torture/effect_campaign.py --effects 51000 --records 100 --seed 0 [--ledger FILE]
 
 Every seed has a habit of the registry, a moment of death and an effect's declaration of its own; the first
 `PAIRS` seeds go through all pairs of the first two. In later ones there may be a second run beside
-the first, and a process may be put to sleep, overtaken and woken again. The ledger has a line of JSON for each seed.
+the first, and a process may be put to sleep, overtaken and woken again. The ledger has a line of JSON for each seed;
+one with findings is followed by lines of the same seed after their cause was mended.
 """
 
 from __future__ import annotations

@@ -25,13 +25,17 @@ VICTIMS = Path(__file__).parents[1] / "victims"
 
 @dataclass(frozen=True)
 class Victim:
-    """A job file, the job's name, and the folder where store, step log, acknowledgements and texts are kept."""
+    """A job file, the job's name, and the folder where store, step log, acknowledgements and texts are kept.
+
+    `stay`: seconds that a run stays for what is unconfirmed once all else is done.
+    """
 
     file: Path
     job: str
     folder: Path
     environment: Mapping[str, str]
     store_name: str = "store.db"
+    stay: float = 60.0
 
     @property
     def store(self) -> Path:
@@ -82,7 +86,8 @@ def run_job(victim: Victim, prepare: Callable[[], None]) -> int:
     listeners = [(lambda event, fields: note_acknowledged(victim.acks, event, fields), True)]
     prepare()
     try:
-        result = runner.run(job, job.bind(), runner.Options(store=str(victim.store), listeners=listeners))
+        options = runner.Options(store=str(victim.store), listeners=listeners, wait=victim.stay)
+        result = runner.run(job, job.bind(), options)
     except OnwardError as error:
         print(error)
         return error.exit_code

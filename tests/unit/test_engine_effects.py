@@ -167,20 +167,20 @@ def test_a_paused_job_is_stayed_for_as_long_as_told_and_no_longer(tmp_path: Path
 
 def test_what_another_run_has_put_at_a_gate_is_taken_up(tmp_path: Path) -> None:
     """As a run does that met an outage and has ended meanwhile; this one has met none."""
-    path, put = str(tmp_path / "store.db"), []
-    job = onward.Job("plain", source=rows(range(40)), concurrency=1)
+    path, put = str(tmp_path / "store.db"), [0]
+    job = onward.Job("plain", source=rows(range(200)), concurrency=1)
 
     @job.step
     def work(record: Any) -> int:
-        if not put:
+        time.sleep(0.005)  # so that little is claimed ahead
+        if not put[-1]:
             connection = apsw.Connection(path)
             connection.set_busy_timeout(5000)
             connection.execute("UPDATE records SET gate = ? WHERE state = 'pending'", ('["","work"]',))
             put.append(connection.changes())
             connection.close()
-            time.sleep(0.2)
         return int(record["id"])
 
     result = onward.run(job, store=path)
-    assert put[0] > 0
-    assert (result.exit_code, result.counts["succeeded"]) == (0, 40)
+    assert put[-1] > 0
+    assert (result.exit_code, result.counts["succeeded"]) == (0, 200)

@@ -29,7 +29,7 @@ from onward.policy.attempts import Decision, History, decide
 from onward.policy.failures import Classified
 from onward.policy.outage import NONE
 from onward.policy.pace import MOST_AHEAD, claim_ahead
-from onward.policy.suspects import DEATHS_TO_CONVICT
+from onward.policy.suspects import DEATHS_TO_CONVICT, is_suspect
 from onward.ports import ClaimWish, Outcome
 
 MOST_WAITING = 2000
@@ -46,7 +46,8 @@ class Worker:
     `held` is by record and fence: a record whose input changed may be claimed again while its old call goes on.
 
     It lives on the event loop and never touches the store: commits arrive through `committed`, which the journal
-    calls in its own thread. `on_fatal` hears of failures that stop the run, `on_died` of a call's process dying.
+    calls in its own thread. `on_fatal` hears of failures that stop the run, `on_died` of a call's process dying,
+    `on_suspects` of suspects that were claimed among others, since what became of their effects is open.
     `patient`: False where no rate, no hours and no outage is waited for.
     """
 
@@ -74,6 +75,7 @@ class Worker:
         self.is_cancelled: Callable[[], bool] = lambda: False
         self.on_fatal: Callable[[Attempt, Classified], None] = lambda attempt, failure: None
         self.on_died: Callable[[Attempt, Died], bool] = lambda attempt, died: False
+        self.on_suspects: Callable[[list[Attempt]], None] = lambda attempts: None
         self.on_left: Callable[[Attempt, Fact], None] = lambda attempt, fact: None
         self.journal: Journal | None = None
         self.slots = Slots(concurrency, self._perform, self._given_up, self.fault)
@@ -282,8 +284,11 @@ class Worker:
         self.dry = not claimed
         self._no_longer_there(claimed)
         self.tally.claimed(len(claimed))
-        for one in claimed:
-            self.adopt(Attempt(self.plan, one, self.admission.start_with_claim))
+        attempts = [Attempt(self.plan, one, self.admission.start_with_claim) for one in claimed]
+        if suspects := [one for one in attempts if is_suspect(one.claimed.deaths, one.claimed.solo_deaths)]:
+            self.on_suspects(suspects)
+        for attempt in attempts:
+            self.adopt(attempt)
 
     def _no_longer_there(self, claimed: list[Claimed]) -> None:
         """Of records that are asked about, those whose turn it was and that did not come: others have taken them up, or
