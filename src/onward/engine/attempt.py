@@ -152,10 +152,12 @@ class Attempt:
         return self._fact(State.IN_PROGRESS, step=self.step.name, started=True, attempts=self.attempts)
 
     def unconfirmed(self, until: float, hold: str | None, reason: str) -> Fact:
-        """The effect is to be asked about at `until`, or by a person: the attempt is not counted."""
+        """The effect is to be asked about at `until`, or by a person: the attempt is not counted. A suspect stays one:
+        what may come then is the send that kills."""
         assert self.step is not None
         fact = self._fact(State.UNCONFIRMED, step=self.step.name, attempts=max(self.attempts - int(self.started), 0))
-        fact.not_before, fact.hold = until, hold
+        suspect = SUSPECT if is_suspect(self.claimed.deaths, self.claimed.solo_deaths) else None
+        fact.not_before, fact.hold = until, hold or suspect
         fact.event, fact.reason = "effect_unconfirmed", reason
         return fact
 

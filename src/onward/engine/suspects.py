@@ -21,6 +21,7 @@ from onward.ports import Batch, ClaimWish
 
 AT_ONCE = 1000
 CLAIM_BYTES = 64 << 20
+LOOK_AGAIN = 1.0
 
 
 class Group:
@@ -75,6 +76,7 @@ class Inquest:
         self._worker = worker
         self._groups: set[Group] = set()
         self._task: asyncio.Task[None] | None = None
+        self._nothing_due_until = 0.0
         worker.on_died = self.died
 
     @property
@@ -82,7 +84,9 @@ class Inquest:
         return self._task is not None and not self._task.done()
 
     def begin(self) -> None:
-        """Take up waiting suspects, unless that is under way."""
+        """Take up waiting suspects, unless that is under way, or none was due a moment ago."""
+        if time.monotonic() < self._nothing_due_until:
+            return
         if not self.is_busy and not self._worker.stopping and self._worker.limit_left != 0 and self._worker.may_claim():
             self._task = spawn(self._claim())
             self._task.add_done_callback(self._claimed)
@@ -105,6 +109,8 @@ class Inquest:
         asked = journal.ask(lambda store: store.write(journal.run, Batch(wishes=[wish])))
         outcome = await asyncio.wrap_future(asked)
         claimed: list[Claimed] = outcome.claimed[0]
+        if not claimed:
+            self._nothing_due_until = time.monotonic() + LOOK_AGAIN
         self._worker.tally.claimed(len(claimed))
         attempts = [Attempt(self._worker.plan, one, started=False) for one in claimed]
         if self.starts is None:

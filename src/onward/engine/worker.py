@@ -29,7 +29,7 @@ from onward.policy.attempts import Decision, History, decide
 from onward.policy.failures import Classified
 from onward.policy.outage import NONE
 from onward.policy.pace import MOST_AHEAD, claim_ahead
-from onward.policy.suspects import DEATHS_TO_CONVICT
+from onward.policy.suspects import DEATHS_TO_CONVICT, SUSPECT
 from onward.ports import ClaimWish, Outcome
 
 MOST_WAITING = 2000
@@ -204,6 +204,8 @@ class Worker:
                 self.next_due = min(fact.not_before, self.next_due or fact.not_before)
             else:
                 self.dry = False
+        elif fact.state is State.UNCONFIRMED and fact.hold == SUSPECT:  # which the inquest takes up then
+            self.next_due = min(fact.not_before, self.next_due or fact.not_before)
         self.on_left(attempt, fact)
 
     def _lost(self, attempt: Attempt, fact: Fact) -> None:

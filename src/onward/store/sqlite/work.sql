@@ -120,7 +120,8 @@ SELECT min(due) FROM (
       AND gate IS NULL AND not_before > 0
     UNION ALL
     SELECT min(not_before) FROM records
-    WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1) AND hold IS NULL
+    WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1)
+      AND (hold IS NULL OR hold = 'suspect')
       AND (:shut IS NULL OR gate IS NULL OR gate NOT IN (SELECT value FROM json_each(:shut))))
 
 -- name: candidates
