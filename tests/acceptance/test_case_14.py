@@ -216,3 +216,48 @@ def eat(record):
         kept.append(bytearray(1 << 20))
     return record
 """
+
+
+DEADLY_EFFECT = """
+import signal
+job = onward.Job("case", source=onward.jsonl("in.jsonl", key="id"), concurrency=8)
+
+@job.effect("notice", key="id", deadline=1.0, settle=0.2%s)
+async def send(record):
+    started(record["id"], "send")
+    if record["id"] == "r17":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return record["id"]
+"""
+NOTHING_THERE = """
+@send.probe
+async def there(record):
+    return onward.ABSENT
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [DEADLY_EFFECT % ", keyed=True", DEADLY_EFFECT % "" + NOTHING_THERE],
+    ids=["sent again with its key", "asked about first"],
+)
+def test_an_effect_that_kills_is_found_as_soon(tmp_path: Path, text: str) -> None:
+    """Also where a run has to wait before it may ask: a suspect stays one meanwhile."""
+    place = a_place(tmp_path, text)
+    starts, code = until_it_ends_by_itself(place)
+    assert (starts <= 3, code) == (True, 1)
+    (failure,) = place.failures()
+    assert (failure["key"], failure["state"], failure["kind"]) == ("r17", "quarantined", "system")
+    assert place.status()["counts"]["succeeded"] == RECORDS - 1
+    assert len(place.export()) == RECORDS - 1
+
+
+def test_an_effect_that_kills_and_that_nobody_can_be_asked_about_is_left_to_a_person(tmp_path: Path) -> None:
+    place = a_place(tmp_path, DEADLY_EFFECT % "")
+    assert until_it_ends_by_itself(place) == (2, 1)
+    assert place.calls("send").count("r17") == 1
+    failures = place.failures()
+    assert "r17" in {one["key"] for one in failures}
+    assert {one["state"] for one in failures} == {"unconfirmed"}
+    assert len(failures) <= 8 + 8  # what was being sent, or about to be, when the process died
+    assert sorted(set(place.calls("send"))) == sorted(place.calls("send"))
