@@ -99,7 +99,8 @@ def test_three_starts_at_most_and_exactly_the_guilty_one(tmp_path: Path) -> None
 
 
 def test_two_that_kill_are_both_found(tmp_path: Path) -> None:
-    place = a_place(tmp_path, (KILLER % "def").replace('== "r17"', 'in ("r17", "r18")'))
+    both = (KILLER % "def").replace('== "r17"', 'in ("r17", "r18")').replace("os.kill", "time.sleep(0.3); os.kill")
+    place = a_place(tmp_path, both)  # each waits for the other to have started
     starts, code = until_it_ends_by_itself(place)
     assert starts <= 3
     assert code == 1
