@@ -95,14 +95,14 @@ DEFECTS = (
         "live-run-reset",
         "the records of a run that lives are put back",
         "store/sqlite/work.py",
-        (("if boot == self._clock.boot and lease_until", "if False and lease_until"),),
+        (("return boot == self._clock.boot and lease_until", "return False and lease_until"),),
         (*RUNS, "-k", "sees_the_others or failed_records_stay"),
     ),
     Defect(
         "stale-lock-believed",
         "a dead process is believed alive until its lease ends",
         "store/sqlite/work.py",
-        ((" and self._locks.is_held(other)", ""),),
+        ((" and self._locks.is_held(run)", ""),),
         (*RUNS, "-k", "dead_process or dead_run"),
     ),
     Defect(
@@ -116,7 +116,7 @@ DEFECTS = (
         "lease-after-reboot",
         "the lease of a run before the reboot is taken for a fresh one",
         "store/sqlite/work.py",
-        (("if boot == self._clock.boot and lease_until", "if lease_until"),),
+        (("return boot == self._clock.boot and lease_until", "return lease_until"),),
         (*RUNS, "-k", "reboot"),
     ),
     Defect(
@@ -144,7 +144,7 @@ DEFECTS = (
         SQL,
         (
             (
-                "WHERE id IN (SELECT value FROM json_each(:rows)) AND state = 'pending'",
+                "WHERE id IN (SELECT value FROM json_each(:rows)) AND state IN ('pending', 'unconfirmed')",
                 "WHERE id IN (SELECT value FROM json_each(:rows))",
             ),
             ("AND state = 'pending' AND vanished = 0 AND hold IS :hold", "AND vanished = 0 AND hold IS :hold"),
@@ -280,7 +280,7 @@ DEFECTS = (
         "claims-in-any-order",
         "records are claimed in no order",
         SQL,
-        (("    ORDER BY position LIMIT :limit)", "    ORDER BY key LIMIT :limit)"),),
+        (("    ORDER BY rank, position LIMIT :limit)", "    ORDER BY key LIMIT :limit)"),),
         (f"{CONTRACT}/test_store_claims.py", "-k", "source_order"),
     ),
     *EFFECT_DEFECTS,
