@@ -257,7 +257,7 @@ def test_a_limit_that_is_used_up_takes_up_no_suspects() -> None:
 
     async def go() -> None:
         async with bench:
-            bench.worker.limit_left = 0
+            bench.worker.share.left = 0
             bench.inquest.begin()
             await asyncio.sleep(0.05)
             assert not bench.inquest.is_busy

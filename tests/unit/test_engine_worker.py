@@ -12,7 +12,7 @@ import pytest
 from engine_bench import EngineBench, job, work_through
 
 from onward import Done, Rejected, Retry, Transient
-from onward.engine import worker
+from onward.engine import pacer, worker
 from onward.model import Fact, State
 from onward.ports import Batch, ClaimWish
 
@@ -169,7 +169,7 @@ def _hold_commits(bench: EngineBench, gate: threading.Event) -> None:
 
 def test_calls_stop_while_too_much_waits_for_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "MOST_WAITING", 40)
-    monkeypatch.setattr(worker, "claim_ahead", lambda calls, seconds: 200)
+    monkeypatch.setattr(pacer, "claim_ahead", lambda calls, seconds: 200)
     gate, called, work = threading.Event(), Counter[int](), job()
 
     @work.step(version="1")
@@ -396,7 +396,7 @@ def test_a_limit_takes_up_so_many_and_their_retries() -> None:
 
     async def go() -> None:
         async with bench:
-            bench.worker.limit_left = 4
+            bench.worker.share.left = 4
             await bench.until(lambda: bench.states().get("succeeded") == 4)
             await asyncio.sleep(0.05)
             assert bench.states() == {"succeeded": 4, "pending": 6}

@@ -38,7 +38,7 @@ class EffectCalls:
             payload = step.effect.payload
             if payload is None:
                 return self._prepared(attempt, step.effect)
-            key, former = _keys(step.effect, self._value_of(attempt))
+            key, former = self._keys(attempt, step.effect)
             return Prepared(key, payload.encode(await self._make(attempt, payload)), former)
         part = step.effect.probe if attempt.phase == "probe" else step.effect.confirm
         assert part is not None
@@ -54,23 +54,22 @@ class EffectCalls:
 
     def _prepared(self, attempt: Attempt, effect: EffectPlan) -> Prepared:
         """What is sent where no payload is declared: the effect's inputs by parameter."""
-        value = self._value_of(attempt)
-        key, former = _keys(effect, value)
-        texts = attempt.texts(effect.inputs, value)
+        key, former = self._keys(attempt, effect)
+        texts = attempt.texts(effect.inputs, self._value_of(attempt))
         payload = "{" + ",".join([f'"{name}":{text}' for name, text in texts.items()]) + "}"
         attempt.prepared = payload, texts
         return Prepared(key, payload, former)
 
-
-def _keys(effect: EffectPlan, value: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """The obligation's key, and (name, key) under which it may be known from before. Raises Invalid."""
-    try:
-        fields, prefix = effect.identify(value), effect.key_prefix
-        key = prefix + idempotency_key(effect.name, fields)
-        former = [(name, prefix + idempotency_key(name, fields)) for name in effect.formerly] if effect.formerly else ()
-    except NoIdentity as error:
-        raise Invalid(str(error)) from None
-    return key, tuple(former)
+    def _keys(self, attempt: Attempt, effect: EffectPlan) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """The obligation's key, and (name, key) under which it may be known from before. Raises Invalid."""
+        value, prefix = self._value_of(attempt), effect.key_prefix
+        try:
+            fields = effect.identify(value)
+            key = prefix + idempotency_key(effect.name, fields)
+            former = [(name, prefix + idempotency_key(name, fields)) for name in effect.formerly]
+        except NoIdentity as error:
+            raise Invalid(str(error)) from None
+        return key, tuple(former)
 
 
 def _probed(answer: Any, probe: CallPlan) -> Answered:

@@ -170,12 +170,12 @@ class Governor:
         worker.claim_more()
         if worker.held or worker.is_claiming or self._inquest.is_busy:
             return False
-        if worker.limit_left == 0:  # the run stays for the back-offs of its own records, and for no others
-            if worker.is_done_with_its_share:
+        if worker.share.is_begun:
+            if worker.share.is_done:
                 return True
-            if worker.waits_for_answers_alone:
-                return self._waited_long_enough(await self._answers_due(worker.tally.counts, worker.unanswered))
-            return await self._not_stayed_for(tuple(worker.waiting_again))
+            if worker.share.waits_for_answers_alone:
+                return self._waited_long_enough(await self._answers_due(worker.tally.counts, worker.share.unanswered))
+            return await self._not_stayed_for(worker.share.waiting_again)
         if not worker.dry and worker.admission.pause is None:
             return False
         if not self._feed.brings_nothing(worker.tally.counts.source_complete):

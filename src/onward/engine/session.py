@@ -141,7 +141,7 @@ class Session:
         )
         self._journal = Journal(store, begun.run, clock, self._worker, store.lease / 4)
         self._worker.journal = self._journal
-        self._worker.limit_left = options.bounds.limit
+        self._worker.share.left = options.bounds.limit
         self._feed = Feed(
             source,
             self._journal,
@@ -319,11 +319,11 @@ class Session:
         unfinished = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
         stale = counts.held.get("stale", 0)
         worker = self._worker
-        if worker.limit_left is not None:
-            done_all = worker.limit_left == 0 or not unfinished
+        if worker.share.left is not None:
+            done_all = worker.share.is_begun or not unfinished
             left = worker.tally.left_failed + len(worker.tally.unconfirmed)
             failed = left if done_all and unfinished else failed
-            unfinished = len(worker.waiting_again) if done_all else unfinished
+            unfinished = len(worker.share.waiting_again) if done_all else unfinished
             stale = min(stale, unfinished)
         return Remains(unfinished, failed, stale)
 

@@ -34,7 +34,7 @@ class Standings:
 
     def look_around(self) -> None:
         """A few times a second: gates that open or shut by themselves, faults that nothing has explained."""
-        self._worker.outages.look_around()
+        self._worker.causes.look_around()
         for gate, shut in self._worker.admission.look_around():
             if gate.asked_until and shut is not None and not shut.lasting and not gate.outage.is_on:
                 continue  # that is waited out without a word

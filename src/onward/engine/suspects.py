@@ -89,7 +89,12 @@ class Inquest:
 
     def begin(self) -> None:
         """Take up waiting suspects, unless that is under way."""
-        if not self.is_busy and not self._worker.stopping and self._worker.limit_left != 0 and self._worker.may_claim():
+        if (
+            not self.is_busy
+            and not self._worker.stopping
+            and not self._worker.share.is_begun
+            and self._worker.may_claim()
+        ):
             self._task = spawn(self._claim())
             self._task.add_done_callback(self._claimed)
 

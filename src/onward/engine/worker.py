@@ -7,33 +7,32 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Any
 
 from onward.codec import loads
 from onward.engine.admission import Admission
 from onward.engine.attempt import Attempt
 from onward.engine.calls import Caller
+from onward.engine.causes import Causes
 from onward.engine.effects import Effects
 from onward.engine.events import Events
 from onward.engine.journal import Journal, size_of
-from onward.engine.outages import HELD_BACK, Outages
+from onward.engine.outages import Outages
 from onward.engine.outcomes import Answered, CallOutcome, Died, EndedEarly, Raised, Returned, Stale, cancelled_itself
-from onward.engine.refusals import HELD_BACK as REFUSED_FOR
+from onward.engine.pacer import Pacer
 from onward.engine.refusals import Refusals
+from onward.engine.share import Share
 from onward.engine.slots import Slot, Slots
 from onward.engine.tally import Tally
 from onward.job.plan import Plan
 from onward.model import Claimed, EntryState, Fact, Kind, Met, State
 from onward.policy.attempts import Decision, History, decide
 from onward.policy.failures import Classified
-from onward.policy.outage import NONE
-from onward.policy.pace import MOST_AHEAD, claim_ahead
+from onward.policy.pace import MOST_AHEAD
 from onward.policy.suspects import DEATHS_TO_CONVICT, is_suspect
 from onward.ports import ClaimWish, Outcome
 
 MOST_WAITING = 2000
-MOST_ASKED = 500
 MOST_WAITING_SIZE = 64 << 20
 CLAIM_BYTES = 32 << 20
 LINGER = 0.003
@@ -69,7 +68,7 @@ class Worker:
         self.next_due: float | None = None
         self.dry = False
         self.is_claiming = False
-        self.limit_left: int | None = None
+        self.share = Share()
         self.error: BaseException | None = None
         self.may_claim: Callable[[], bool] = lambda: True
         self.is_cancelled: Callable[[], bool] = lambda: False
@@ -80,8 +79,12 @@ class Worker:
         self.journal: Journal | None = None
         self.slots = Slots(concurrency, self._perform, self._given_up, self.fault)
         self.admission = Admission(plan, self._begin, self._put_back, self._freed, value_of, patient)
-        self.outages = Outages(self._calls_to_come, plan.outage_limit, patient)
-        self._refusals = Refusals(self._others_at, tally.has_succeeded, concurrency)
+        self.causes = Causes(
+            self.admission,
+            Outages(self._calls_to_come, plan.outage_limit, patient),
+            Refusals(self._others_at, tally.has_succeeded, concurrency),
+            self._flush_if_idle,
+        )
         self.tally = tally
         self.plan = plan
         self._caller = caller
@@ -94,43 +97,15 @@ class Worker:
         )
         self._loop = asyncio.get_running_loop()
         self._commits: deque[tuple[list[Fact], Outcome]] = deque()
-        self._again: set[int] = set()
-        self._unanswered: set[int] = set()
-        self._asked: dict[int, None] | None = None
         self._waiting = 0
         self._waiting_size = 0
         self._flush_planned = False
-        self._claim_seconds = 0.002
-        self._wished_at = 0.0
-        self._calls_per_second = 0.0
-        self._calls_counted = 0
-        self._counted_at = time.monotonic()
-
-    @property
-    def waiting_again(self) -> set[int]:
-        """Records that this run tried under `--limit` and that wait for another attempt."""
-        return self._again
+        self._pacer = Pacer()
 
     def ask_about(self, records: Sequence[int]) -> None:
-        """Take up these records and no others: a person asks about their effects now. Each is asked about once; one
-        that goes on from there is worked on to its end."""
-        self._asked, self.limit_left = dict.fromkeys(records), 0
+        """A person asks about the effects of these records now: nothing else is taken up."""
+        self.share.ask_about(records)
         self._effects.asks_now = True
-
-    @property
-    def is_done_with_its_share(self) -> bool:
-        """Whether nothing is left of the records that this run may take up; False where it may take up all."""
-        return self.limit_left == 0 and not self._asked and not self._again and not self._unanswered
-
-    @property
-    def unanswered(self) -> tuple[int, ...]:
-        """Records of its share under `--limit` that are unconfirmed."""
-        return tuple(self._unanswered)
-
-    @property
-    def waits_for_answers_alone(self) -> bool:
-        """Whether nothing is left of its share but unconfirmed records, which are asked about again."""
-        return self.limit_left == 0 and not self._asked and not self._again
 
     # What the journal tells, in its own thread.
 
@@ -173,7 +148,7 @@ class Worker:
                 self.next_due = outcome.next_due
         if self.slots.paused and not self._too_much_waits():
             self.slots.unpause()
-        self._refusals.look_around()
+        self.causes.look_at_refusals()
         self.claim_more()
         if not self.held or self.dry:
             self.changed.set()
@@ -200,10 +175,7 @@ class Worker:
     def _leave(self, attempt: Attempt, fact: Fact) -> None:
         del self.held[fact.record, fact.fence]
         if fact.state in (State.PENDING, State.UNCONFIRMED) and fact.hold is None:
-            if self.limit_left is not None and fact.state is State.PENDING:
-                self._again.add(fact.record)
-            elif self.limit_left is not None and self._asked is None:
-                self._unanswered.add(fact.record)
+            self.share.leave(fact)
             if fact.not_before:
                 self.next_due = min(fact.not_before, self.next_due or fact.not_before)
             else:
@@ -232,24 +204,15 @@ class Worker:
         wish = self._wish()
         if wish is not None:
             self.is_claiming = True
-            self._wished_at = time.monotonic()
+            self._pacer.claim_begins()
             self.journal.wish(wish)
             self._plan_flush(self.slots.free > 0)
 
     def _wish(self) -> ClaimWish | None:
-        self._measure()
-        ahead = claim_ahead(self._calls_per_second, self._claim_seconds)
         coming = len(self.slots.ready) + self.admission.waiting
-        target = self.slots.limit + ahead
+        target = self.slots.limit + self._pacer.ahead(self.tally.calls_done)
         want = min(target - coming - self.slots.calls, self.slots.limit + MOST_AHEAD + MOST_WAITING - len(self.held))
-        only: tuple[int, ...] | None = None
-        if self.limit_left is not None:
-            want = min(want, self.limit_left)
-            if self.limit_left == 0:
-                want = self.slots.free
-                only = tuple(islice(self._asked or (), MOST_ASKED)) or (*self._again, *self._unanswered)
-                if not only:
-                    return None
+        want, only = self.share.due(want, self.slots.free)
         if want < 1 or (want < target // 4 and coming > self.slots.limit):
             return None
         gates = self.admission.wish(want)
@@ -264,25 +227,15 @@ class Worker:
             effects=self.has_effects,
             ranked=self.plan.rank_of is not None,
             gates=gates,
-            asked=bool(self._asked),
+            asked=self.share.is_asked_about,
         )
-
-    def _measure(self) -> None:
-        now = time.monotonic()
-        elapsed = now - self._counted_at
-        if elapsed >= 0.05:
-            done = self.tally.calls_done - self._calls_counted
-            self._calls_per_second += 0.5 * (done / elapsed - self._calls_per_second)
-            self._calls_counted = self.tally.calls_done
-            self._counted_at = now
 
     def _take(self, claimed: list[Claimed]) -> None:
         """Claimed records arrive: their starts, if they started, are durable already."""
         if self.is_claiming:
             self.is_claiming = False
-            self._claim_seconds += 0.3 * (time.monotonic() - self._wished_at - self._claim_seconds)
-        self.dry = not claimed
-        self._no_longer_there(claimed)
+            self._pacer.claim_ends()
+        self.dry = not claimed and not self.share.came_for(found=bool(claimed))
         self.tally.claimed(len(claimed))
         attempts = [Attempt(self.plan, one, self.admission.start_with_claim) for one in claimed]
         if suspects := [one for one in attempts if is_suspect(one.claimed.deaths, one.claimed.solo_deaths)]:
@@ -290,24 +243,10 @@ class Worker:
         for attempt in attempts:
             self.adopt(attempt)
 
-    def _no_longer_there(self, claimed: list[Claimed]) -> None:
-        """Of records that are asked about, those whose turn it was and that did not come: others have taken them up, or
-        decided about them."""
-        if self._asked and not claimed:
-            for record in list(islice(self._asked, MOST_ASKED)):
-                del self._asked[record]
-            self.dry = False
-
     def adopt(self, attempt: Attempt) -> None:
         """Take a claimed record into work."""
         self.held[attempt.claimed.id, attempt.claimed.fence] = attempt
-        if self._asked is not None:
-            self._asked.pop(attempt.claimed.id, None)
-        if attempt.claimed.id in self._again or attempt.claimed.id in self._unanswered:
-            self._again.discard(attempt.claimed.id)
-            self._unanswered.discard(attempt.claimed.id)
-        elif self.limit_left is not None:
-            self.limit_left = max(self.limit_left - 1, 0)
+        self.share.take(attempt.claimed.id)
         if attempt.outputs and self._events.frequent:
             self._emit("record_resumed", attempt, step=attempt.step.name if attempt.step else None)
         if attempt.step is None:
@@ -326,7 +265,7 @@ class Worker:
         """
         if self.stopping or not self.slots.is_stuck(MOST_IDLE):
             return
-        self._calls_per_second = 0.0
+        self._pacer.calls_are_slow()
         ready, kept = self.slots.ready, []
         while ready:
             attempt = ready.popleft()
@@ -397,8 +336,7 @@ class Worker:
             return
         slot.cut = None
         self._end(attempt, outcome)
-        if self.outages.held_back:
-            self._loop.call_soon(self.outages.look_around)
+        self.causes.after_call()
 
     def _cut_short(self, slot: Slot, attempt: Attempt) -> CallOutcome | None:
         task = asyncio.current_task()
@@ -438,8 +376,7 @@ class Worker:
 
     def _end(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
         """State what came of a call; None: it was cut because the run stops."""
-        if attempt.gate is not None and attempt.gate.outage is not NONE:
-            self._heard(attempt, outcome)
+        self.causes.heard(attempt, outcome)
         if attempt.phase != "step":
             if not isinstance(outcome, Stale | Died):
                 self._effect_ended(attempt, outcome)
@@ -453,7 +390,7 @@ class Worker:
         elif isinstance(outcome, Raised):
             if outcome.failure.kind is not Kind.FATAL:  # which need not have come from the step
                 attempt.clear()
-            self._when_told(attempt, outcome.failure, lambda: self.submit(self._failed(attempt, outcome.failure)))
+            self.causes.when_told(attempt, outcome.failure, lambda: self.submit(self._failed(attempt, outcome.failure)))
         elif isinstance(outcome, EndedEarly):
             attempt.clear()
             self.submit(attempt.done_early(outcome.reason))
@@ -466,8 +403,7 @@ class Worker:
                 self.died_alone(attempt, outcome)
         else:
             self.submit(attempt.given_back("the run stopped before the step ended"))
-        if not self.slots.ready:
-            self._plan_flush(True)
+        self._flush_if_idle()
 
     def _starts_next(self, attempt: Attempt) -> bool:
         """Whether the step after this one may start with the commit of this one's checkpoint."""
@@ -477,50 +413,9 @@ class Worker:
         following = attempt.following
         return self.admission.start_with_claim if following is None else not self.admission.limits(following)
 
-    def _heard(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
-        """Whoever is called has answered, if only with a refusal."""
-        failure = outcome.failure if isinstance(outcome, Raised | Answered) else None
-        if failure is not None:
-            answered = failure.kind in (Kind.REJECTED, Kind.INVALID) or failure.throttled
-        elif isinstance(outcome, Answered):
-            answered = outcome.answer != "unknown"
-        else:
-            answered = isinstance(outcome, Returned | EndedEarly)
-        if answered:
-            self.outages.answered(attempt.gate, attempt.began)
-
-    def _when_told(self, attempt: Attempt, failure: Classified, end: Callable[[], None]) -> None:
-        """State what a failure comes to, once it is known whether it is the record's own."""
-        if failure.kind is not Kind.TRANSIENT or attempt.gate is None:
-            self.admission.release(attempt)
-            self._when_meant(attempt, failure, end)
-            return
-        gate = attempt.gate
-        was_tried = gate.trial is attempt
-
-        def conclude(spared: bool) -> None:
-            if spared:
-                self.admission.at_gates = True
-                attempt.pause = self.outages.pause_after_trial(gate) if was_tried else 0.0
-            end()
-            if not self.slots.ready:
-                self._plan_flush(True)
-
-        self.outages.failed(gate, attempt, failure, conclude)
-        self.admission.release(attempt)
-        if self.outages.held_back:
-            self._loop.call_later(HELD_BACK, self.outages.look_around)
-
-    def _when_meant(self, attempt: Attempt, failure: Classified, end: Callable[[], None]) -> None:
-        """State what a refusal comes to, once it is known whether it is meant for the record alone."""
-        assert attempt.step is not None
-        if self.stopping or not self._refusals.holds_back(attempt.step.name, failure, end):
-            end()
-            return
-        self._loop.call_later(REFUSED_FOR, self._refusals.look_around, True)
-
     def _others_at(self, step: str) -> bool:
-        return self._waiting > 0 or bool(self.slots.ready) or self.slots.others_at(step)
+        """Whether other calls of a step may still tell something."""
+        return not self.stopping and (self._waiting > 0 or bool(self.slots.ready) or self.slots.others_at(step))
 
     def _effect_ended(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
         failure = outcome.failure if isinstance(outcome, Raised | Answered) else None
@@ -529,18 +424,17 @@ class Worker:
             attempt.clear()
         if failure is not None and failure.kind is Kind.TRANSIENT:
             if isinstance(outcome, Raised) and (failure.not_applied or attempt.phase == "prepare"):
-                self._when_told(attempt, failure, lambda: self._state_effect(attempt, outcome))
+                self.causes.when_told(attempt, failure, lambda: self._state_effect(attempt, outcome))
                 return
-            self.outages.failed(attempt.gate, attempt, failure, lambda spared: None)  # it costs no attempt
+            self.causes.unanswered(attempt, failure)
         if failure is not None:
-            self._when_meant(attempt, failure, lambda: self._state_effect(attempt, outcome))
+            self.causes.when_meant(attempt, failure, lambda: self._state_effect(attempt, outcome))
             return
         self._state_effect(attempt, outcome)
 
     def _state_effect(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
         self._state(attempt, self._effects.ended(attempt, outcome))
-        if not self.slots.ready:
-            self._plan_flush(True)
+        self._flush_if_idle()
 
     def _state(self, attempt: Attempt, fact: Fact) -> None:
         """State what came of an effect; its step is over unless the same attempt goes on with another call."""
@@ -604,6 +498,10 @@ class Worker:
             self._flush_planned = True
             self._loop.call_later(LINGER, self._flush)
 
+    def _flush_if_idle(self) -> None:
+        if not self.slots.ready:
+            self._plan_flush(True)
+
     def _flush(self) -> None:
         self._flush_planned = False
         if self.journal is not None:
@@ -614,8 +512,7 @@ class Worker:
     def stop(self) -> None:
         """No new calls: what had not been called is given back."""
         self.stopping = True
-        self.outages.conclude_all()
-        self._refusals.look_around(at_last=True)
+        self.causes.conclude_all()
         self.give_back_uncalled("the run stopped before the step was called")
         self.changed.set()
 
