@@ -25,7 +25,8 @@ from onward.operate import acts, choices, history, pausing, questions, reconcili
 from onward.operate.acts import Marked
 from onward.operate.questions import Subject
 from onward.operate.reconciling import Decision, Reconciled
-from onward.ports import Desk, InstanceFacts
+from onward.ports.desk import Desk
+from onward.ports.facts import InstanceFacts
 from onward.rehearsal.report import Announced, Report
 
 T = TypeVar("T")

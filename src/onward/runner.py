@@ -21,7 +21,10 @@ from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.place import whole_path
 from onward.model import RunResult, StepVersion
-from onward.ports import Batch, Desk, RunStart, Sink, Source
+from onward.ports.desk import Desk
+from onward.ports.sink import Sink
+from onward.ports.source import Source
+from onward.ports.work import Batch, RunStart
 from onward.sinks import formats
 from onward.sources.given import BY_POSITION as BY_POSITION
 from onward.sources.given import Given

@@ -23,7 +23,8 @@ from onward.job.plan import Plan
 from onward.job.stand_ins import with_stand_ins
 from onward.model import RunResult
 from onward.operate.questions import result_of
-from onward.ports import Batch, ExportWish
+from onward.ports.desk import ExportWish
+from onward.ports.work import Batch
 
 T = TypeVar("T")
 

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from clocks import HandClock
 from onward.codec import canonical_key
 from onward.model import Claimed, Counts, Fact, Failure, FeedBlock, FeedOutcome, Kind, SourceRecord, State, StepVersion
-from onward.ports import Batch, ClaimWish, Desk, Outcome, RunBegun, RunStart, WorkStore
+from onward.ports.desk import Desk
+from onward.ports.work import Batch, ClaimWish, Outcome, RunBegun, RunStart, WorkStore
 
 MUCH = 1 << 30
 LEASE = 30.0

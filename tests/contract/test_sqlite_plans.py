@@ -9,7 +9,7 @@ import pytest
 from sqlite_stores import SqliteStores
 from store_conformance import Bench, failed
 
-from onward.ports import Batch
+from onward.ports.work import Batch
 from onward.store.sqlite import statements
 from onward.store.sqlite.connection import open_writer
 

@@ -9,7 +9,7 @@ from store_conformance import Bench, fact, given_back, plain, records, retried
 
 from onward.model import SourceRecord, State
 from onward.policy.rank import rank
-from onward.ports import ClaimWish, GateStanding, GateWish
+from onward.ports.work import ClaimWish, GateStanding, GateWish
 
 MUCH = 1000
 

@@ -11,7 +11,7 @@ from store_conformance import Bench, fact, failed, plain, quarantined
 
 from onward.model import Claimed, EffectFact, Entry, EntryState, Fact, Met, State
 from onward.policy.failures import LONGEST_WAIT
-from onward.ports import Batch, ClaimWish
+from onward.ports.work import Batch, ClaimWish
 
 FILING = "annual-report"
 INTENDED, UNKNOWN, SENT = EntryState.INTENDED, EntryState.UNKNOWN, EntryState.SENT

@@ -11,7 +11,7 @@ from store_conformance import Bench, advanced, check, fact, failed, finished, pl
 
 from onward.errors import UsageError
 from onward.model import Claimed, EffectFact, EntryState, Fact, State, StepVersion
-from onward.ports import Asked, Asking, Desk, Word
+from onward.ports.desk import Asked, Asking, Desk, Word
 
 FILING = "annual-report"
 KEY = "ow1-x"

@@ -16,7 +16,7 @@ import onward
 from onward import api
 from onward.engine.journal import Journal
 from onward.policy.identity import idempotency_key
-from onward.ports import Batch, Outcome
+from onward.ports.work import Batch, Outcome
 from onward.store.sqlite.work import SqliteWorkStore
 
 

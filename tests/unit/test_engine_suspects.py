@@ -19,7 +19,7 @@ from onward.engine.children import Assignment
 from onward.engine.outcomes import CallOutcome, Died, Returned
 from onward.engine.suspects import Inquest
 from onward.model import Claimed, Fact, State
-from onward.ports import Batch, ClaimWish
+from onward.ports.work import Batch, ClaimWish
 from onward.store.sqlite.work import SqliteWorkStore
 
 ASSIGNMENT = Assignment("job.py", None, "job", None, 1, "", {})

@@ -14,7 +14,7 @@ from engine_bench import EngineBench, job, work_through
 from onward import Done, Rejected, Retry, Transient
 from onward.engine import pacer, worker
 from onward.model import Fact, State
-from onward.ports import Batch, ClaimWish
+from onward.ports.work import Batch, ClaimWish
 
 
 class Gauge:

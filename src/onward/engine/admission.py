@@ -10,7 +10,7 @@ from collections.abc import Callable
 from onward.engine.attempt import Attempt
 from onward.engine.gates import Ceiling, Gate, Gates, Shut
 from onward.job.plan import Plan, StepPlan
-from onward.ports import GateStanding, GateWish, Pause
+from onward.ports.work import GateStanding, GateWish, Pause
 
 PATIENCE = 0.5
 

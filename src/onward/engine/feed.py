@@ -14,7 +14,8 @@ from onward.codec import canonical_key, dumps
 from onward.engine.events import Events
 from onward.engine.journal import Journal
 from onward.model import BadLine, FeedBlock, FeedOutcome, SourceRecord, State
-from onward.ports import FeedState, Source, Validate, WorkStore
+from onward.ports.source import Source, Validate
+from onward.ports.work import FeedState, WorkStore
 
 BLOCKS_UNDER_WAY = 4
 ASK_AGAIN = 0.5

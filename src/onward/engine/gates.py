@@ -17,7 +17,7 @@ from onward.policy import hours, outage
 from onward.policy.hours import Hours
 from onward.policy.outage import Outage
 from onward.policy.pace import Bucket
-from onward.ports import GateStanding, Pause
+from onward.ports.work import GateStanding, Pause
 
 MOST_AHEAD = 32
 

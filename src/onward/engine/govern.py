@@ -29,7 +29,7 @@ from onward.policy.endings import (
     too_many_failures,
 )
 from onward.policy.failures import Classified
-from onward.ports import Pause, WorkStore
+from onward.ports.work import Pause, WorkStore
 
 TICK = 0.1
 REFRESH = 1.0

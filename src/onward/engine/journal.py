@@ -18,7 +18,8 @@ from typing import Any, Protocol, TypeVar
 
 from onward.errors import LeaseLost, OnwardError
 from onward.model import Fact, FeedBlock, FeedOutcome
-from onward.ports import Batch, ClaimWish, Clock, Outcome, WorkStore
+from onward.ports.clock import Clock
+from onward.ports.work import Batch, ClaimWish, Outcome, WorkStore
 
 T = TypeVar("T")
 

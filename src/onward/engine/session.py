@@ -42,7 +42,9 @@ from onward.policy.endings import (
     exit_code,
 )
 from onward.policy.versions import ResultVersions
-from onward.ports import Clock, OlderOutputs, RunBegun, Source, WorkStore
+from onward.ports.clock import Clock
+from onward.ports.source import Source
+from onward.ports.work import OlderOutputs, RunBegun, WorkStore
 
 JOURNAL_ENDS_WITHIN = 60.0
 

@@ -10,7 +10,7 @@ from onward.engine.events import Events
 from onward.engine.gates import Gate, Shut
 from onward.engine.journal import Journal
 from onward.engine.worker import Worker
-from onward.ports import GateStanding, Pause
+from onward.ports.work import GateStanding, Pause
 
 MOST_NAMED = 3
 ASK_AGAIN = 0.5

@@ -17,7 +17,7 @@ from onward.engine.outcomes import CallOutcome, Died
 from onward.engine.worker import Worker
 from onward.model import Claimed, Failure
 from onward.policy.suspects import halves, is_suspect
-from onward.ports import Batch, ClaimWish
+from onward.ports.work import Batch, ClaimWish
 
 AT_ONCE = 1000
 GROUPS_OF_OPEN = 8

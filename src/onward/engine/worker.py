@@ -30,7 +30,7 @@ from onward.policy.attempts import Decision, History, decide
 from onward.policy.failures import Classified
 from onward.policy.pace import MOST_AHEAD
 from onward.policy.suspects import DEATHS_TO_CONVICT, is_suspect
-from onward.ports import ClaimWish, Outcome
+from onward.ports.work import ClaimWish, Outcome
 
 MOST_WAITING = 2000
 MOST_WAITING_SIZE = 64 << 20

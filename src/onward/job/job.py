@@ -29,7 +29,7 @@ from onward.job.values import Shape, Shapes
 from onward.job.versions import used_params
 from onward.model import Retry
 from onward.policy.effects import OnUnknown
-from onward.ports import Source
+from onward.ports.source import Source
 
 P = ParamSpec("P")
 R = TypeVar("R")

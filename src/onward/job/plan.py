@@ -16,7 +16,7 @@ from onward.job.groups import Limit
 from onward.model import Retry
 from onward.policy.effects import Traits
 from onward.policy.hours import Hours
-from onward.ports import Validate
+from onward.ports.source import Validate
 
 Origin = Literal["record", "step", "resource", "params", "context", "payload", "idempotency_key", "receipt"]
 OnBad = Literal["stop", "quarantine"]

@@ -14,7 +14,7 @@ from onward.codec import dumps, loads
 from onward.errors import MisfitRecord, UsageError
 from onward.operate.choices import Entry, Selection, entries_of, given_keys, numbers, readable_twice
 from onward.operate.questions import Subject, check_kind
-from onward.ports import Choice, Decided, Desk
+from onward.ports.desk import Choice, Decided, Desk
 
 LINE = '{"line":'
 LONGEST_FORM = 200

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from onward.codec import canonical_key, dumps, loads
 from onward.errors import OutputError, UsageError
-from onward.ports import Desk
+from onward.ports.desk import Desk
 
 AT_ONCE = 500
 SHOWN = 5

@@ -9,7 +9,8 @@ from typing import Any
 from onward.codec import loads
 from onward.errors import UsageError
 from onward.operate.questions import Subject, choose_instance, moment
-from onward.ports import Desk, LogEntry, Verified
+from onward.ports.desk import Desk
+from onward.ports.facts import LogEntry, Verified
 
 
 def log(desk: Desk, subject: Subject, since: float | None, payloads: bool = False) -> Iterator[dict[str, Any]]:

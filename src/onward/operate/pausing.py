@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onward.operate.acts import actor
 from onward.operate.questions import Subject
-from onward.ports import Desk
+from onward.ports.desk import Desk
 
 
 def pause(desk: Desk, subject: Subject, group: str | None, reason: str | None) -> str:

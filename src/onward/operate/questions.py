@@ -1,4 +1,4 @@
-"""Questions about an instance: thin over `ports.Desk`, they give its answers words and shapes."""
+"""Questions about an instance: thin over `ports.desk.Desk`, they give its answers words and shapes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,9 @@ from onward.codec import loads
 from onward.errors import UsageError
 from onward.model import Kind, Result, State
 from onward.policy.versions import ResultVersions, first_stale
-from onward.ports import (
-    Desk,
-    EntryFacts,
-    ExportRow,
-    ExportWish,
-    GenerationFacts,
-    InFlight,
-    InstanceFacts,
-    RecordFacts,
-    RunFacts,
-    Waiting,
-)
+from onward.ports.desk import Desk, ExportWish
+from onward.ports.facts import EntryFacts, GenerationFacts, InFlight, InstanceFacts, RecordFacts, RunFacts, Waiting
+from onward.ports.sink import ExportRow
 
 FAILED_STATES = (State.FAILED, State.QUARANTINED, State.UNCONFIRMED)
 VANISHED = "vanished"

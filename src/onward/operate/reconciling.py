@@ -14,7 +14,8 @@ from onward.model import EntryState, RunResult, State
 from onward.operate.acts import actor
 from onward.operate.choices import one_record
 from onward.operate.questions import Subject, moment
-from onward.ports import Asked, Asking, Became, Desk, EntryFacts, RecordFacts, Waiting, Word
+from onward.ports.desk import Asked, Asking, Became, Desk, Word
+from onward.ports.facts import EntryFacts, RecordFacts, Waiting
 
 OPEN = (EntryState.INTENDED, EntryState.UNKNOWN, EntryState.SENT)
 LISTED = 20

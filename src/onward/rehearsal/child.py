@@ -20,7 +20,7 @@ from onward.job.job import Job
 from onward.job.loading import load_reference
 from onward.job.plan import JobReference
 from onward.model import State
-from onward.ports import FailedRecord
+from onward.ports.facts import FailedRecord
 from onward.rehearsal.assignment import STORE, TRACE, Assignment
 from onward.rehearsal.death import Death
 from onward.rehearsal.first_records import FirstRecords

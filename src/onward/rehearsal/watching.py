@@ -14,7 +14,7 @@ from onward.engine.outcomes import Answered, CallOutcome, EndedEarly, Prepared, 
 from onward.job.plan import Argument, Plan, StepPlan
 from onward.model import Fact
 from onward.policy.identity import idempotency_key
-from onward.ports import Batch, Outcome
+from onward.ports.work import Batch, Outcome
 from onward.rehearsal.death import Death
 from onward.rehearsal.network import UNDER_WAY, Call
 from onward.rehearsal.survival import changed

@@ -1,4 +1,4 @@
-"""The questions of `ports.Desk`: each one short reading, or a list spooled in one and then read page by page."""
+"""The questions of `ports.desk.Desk`: each one short reading, or a list spooled in one and then read page by page."""
 
 from __future__ import annotations
 
@@ -12,20 +12,11 @@ import orjson
 from onward.codec import loads
 from onward.model import State, StepVersion
 from onward.policy.suspects import SUSPECT
-from onward.ports import (
-    Became,
-    Cause,
-    Clock,
-    ExportRow,
-    ExportWish,
-    FailedRecord,
-    InFlight,
-    InstanceFacts,
-    Pause,
-    RunFacts,
-    Standing,
-    Waiting,
-)
+from onward.ports.clock import Clock
+from onward.ports.desk import Became, ExportWish
+from onward.ports.facts import Cause, FailedRecord, InFlight, InstanceFacts, RunFacts, Standing, Waiting
+from onward.ports.sink import ExportRow
+from onward.ports.work import Pause
 from onward.store.sqlite import statements
 from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.reading import read_counts, read_older_outputs, read_result_versions

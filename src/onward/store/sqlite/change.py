@@ -10,7 +10,7 @@ import apsw
 import orjson
 
 from onward.model import State
-from onward.ports import Clock
+from onward.ports.clock import Clock
 from onward.store.sqlite import statements
 
 SQL = {**statements.load("work.sql"), **statements.load("ledger.sql"), **statements.load("gates.sql")}

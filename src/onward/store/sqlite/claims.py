@@ -10,7 +10,7 @@ from onward.model import Claimed, State, StoredOutput
 from onward.policy import transitions
 from onward.policy.failures import LONGEST_WAIT
 from onward.policy.suspects import SUSPECT
-from onward.ports import ClaimWish
+from onward.ports.work import ClaimWish
 from onward.store.sqlite import gates, ledger
 from onward.store.sqlite.change import Change
 

@@ -1,4 +1,4 @@
-"""The acts of `ports.Desk`: some hundreds of records a commit, each conditional on the state it is still in."""
+"""The acts of `ports.desk.Desk`: some hundreds of records a commit, each conditional on the state it is still in."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from onward.model import State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_CONVICT, DEATHS_TO_SUSPECT, SUSPECT
 from onward.policy.versions import before, is_stale, rerun_from
-from onward.ports import Choice, Clock, Decided
+from onward.ports.clock import Clock
+from onward.ports.desk import Choice, Decided
 from onward.store.sqlite import chain, statements
 from onward.store.sqlite.asking import Lineage
 from onward.store.sqlite.change import Change

@@ -1,4 +1,4 @@
-"""The asking and deciding side of the SQLite store: `ports.Desk`."""
+"""The asking and deciding side of the SQLite store: `ports.desk.Desk`."""
 
 from __future__ import annotations
 
@@ -9,25 +9,11 @@ from pathlib import Path
 import apsw
 
 from onward.model import State
-from onward.ports import (
-    Asked,
-    Asking,
-    Became,
-    Cause,
-    Choice,
-    Clock,
-    Decided,
-    ExportRow,
-    ExportWish,
-    FailedRecord,
-    InstanceFacts,
-    LogEntry,
-    Pause,
-    RecordFacts,
-    Standing,
-    Verified,
-    Word,
-)
+from onward.ports.clock import Clock
+from onward.ports.desk import Asked, Asking, Became, Choice, Decided, ExportWish, Word
+from onward.ports.facts import Cause, FailedRecord, InstanceFacts, LogEntry, RecordFacts, Standing, Verified
+from onward.ports.sink import ExportRow
+from onward.ports.work import Pause
 from onward.store.sqlite import connection, history, pausing, reconciling
 from onward.store.sqlite.asking import Questions
 from onward.store.sqlite.deciding import Act

@@ -7,7 +7,7 @@ from typing import Any
 
 from onward.codec import loads
 from onward.policy.suspects import SUSPECT
-from onward.ports import ClaimWish, GateStanding, GateWish, Pause
+from onward.ports.work import ClaimWish, GateStanding, GateWish, Pause
 from onward.store.sqlite import chain
 from onward.store.sqlite.change import Change, storable
 

@@ -12,7 +12,7 @@ import orjson
 from onward.codec import loads
 from onward.model import EntryState, Misfit, State
 from onward.policy.chain import Chain, Checker, Link, Tip
-from onward.ports import (
+from onward.ports.facts import (
     CheckpointFacts,
     EntryFacts,
     FailureFacts,

@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator
 
 from onward.errors import OnwardError
 from onward.model import Fact, State
-from onward.ports import Batch, Clock, ExportRow, ExportWish, Outcome
+from onward.ports.clock import Clock
+from onward.ports.desk import ExportWish
+from onward.ports.sink import ExportRow
+from onward.ports.work import Batch, Outcome
 from onward.store.sqlite.asking import Questions
 from onward.store.sqlite.work import SqliteWorkStore
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onward.errors import UsageError
 from onward.policy.identity import unrelated
-from onward.ports import RunStart
+from onward.ports.work import RunStart
 from onward.store.sqlite.change import Change
 
 

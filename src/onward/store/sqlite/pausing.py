@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import apsw
 
-from onward.ports import Clock
+from onward.ports.clock import Clock
 from onward.store.sqlite import chain
 from onward.store.sqlite.change import Change, storable
 from onward.store.sqlite.connection import transaction

@@ -11,7 +11,8 @@ import orjson
 from onward.model import EntryState, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
-from onward.ports import Asked, Asking, Clock, Word
+from onward.ports.clock import Clock
+from onward.ports.desk import Asked, Asking, Word
 from onward.store.sqlite import chain, facts, statements
 from onward.store.sqlite.change import Change
 from onward.store.sqlite.connection import transaction
@@ -24,7 +25,7 @@ Lives = Callable[[int, str, float], bool]
 
 
 def settle(connection: apsw.Connection, clock: Clock, instance: int, word: Word) -> State | None:
-    """What `ports.Desk.settle` does, in one transaction."""
+    """What `ports.desk.Desk.settle` does, in one transaction."""
     change = Change(connection, instance, None, clock, SQL)
     with transaction(connection):
         after = _Word(change, word).apply()
@@ -104,7 +105,7 @@ class _Word:
 
 
 def ask_again(connection: apsw.Connection, clock: Clock, instance: int, asking: Asking, lives: Lives) -> Asked:
-    """What `ports.Desk.ask_again` does."""
+    """What `ports.desk.Desk.ask_again` does."""
     change = Change(connection, instance, None, clock, SQL)
     with transaction(connection):
         alive = {run for run, boot, until in change.rows("open_runs") if lives(run, boot, until)}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from onward.ports import Batch, Clock, Outcome, RunBegun, RunStart
+from onward.ports.clock import Clock
+from onward.ports.work import Batch, Outcome, RunBegun, RunStart
 from onward.store.sqlite.work import SqliteWorkStore
 
 

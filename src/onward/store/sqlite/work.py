@@ -1,4 +1,4 @@
-"""The writing side of the SQLite store: the verbs of `ports.WorkStore`, called by one thread."""
+"""The writing side of the SQLite store: the verbs of `ports.work.WorkStore`, called by one thread."""
 
 from __future__ import annotations
 
@@ -16,18 +16,8 @@ from onward.errors import LeaseLost, OnwardError, SourceMoved, StoreWriteError
 from onward.model import Counts, ResultGroup, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
-from onward.ports import (
-    Batch,
-    Clock,
-    DeadRun,
-    FeedState,
-    GateStanding,
-    OlderOutputs,
-    Outcome,
-    Pause,
-    RunBegun,
-    RunStart,
-)
+from onward.ports.clock import Clock
+from onward.ports.work import Batch, DeadRun, FeedState, GateStanding, OlderOutputs, Outcome, Pause, RunBegun, RunStart
 from onward.store.sqlite import chain, claims, connection, facts, feeding, gates, names, waits
 from onward.store.sqlite.change import Change, storable
 from onward.store.sqlite.liveness import RunLocks
