@@ -1,7 +1,7 @@
 """What a store must do, as plain Python over dicts and lists: the oracle of the simulation of runs.
 
-It shares no code with any store. Each verb answers as `ports.work.WorkStore` does, or raises Lost for a run that was taken
-over.
+It shares no code with any store. Each verb answers as `ports.work.WorkStore` does, or raises Lost for a run that was
+taken over.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from onward.ports.source import Resume, Source, Validate
 
 
 class FirstRecords:
-    """Implements `onward.ports.source.Source`: reading ends behind the first `number` records, as if there were no more.
+    """Implements `ports.source.Source`: reading ends behind the first `number` records, as if there were no more.
 
     A pass that was cut short begins anew, since a cursor does not say how many records lie before it.
     """
@@ -30,7 +30,7 @@ class FirstRecords:
         return found if found.how == "done" else Resume("again", None, found.why)
 
     def read(self, cursor: str | None, validate: Validate | None) -> Iterator[FeedBlock]:
-        """See `onward.ports.source.Source`."""
+        """See `ports.source.Source`."""
         left = self._number
         for block in self._source.read(cursor, validate):
             if len(block.records) < left:
