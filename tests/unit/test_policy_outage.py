@@ -44,6 +44,7 @@ def test_several_records_in_a_row_make_an_outage(failure: Classified, records: t
         (TIMEOUT, 1, True),
         (TIMEOUT, 2, False),  # it failed before, while others did not
         (THROTTLED, 1, False),
+        (Classified(Kind.TRANSIENT, "Transient", "closed", retry_after=3000.0), 1, False),  # the step's own word
         (Classified(Kind.REJECTED, "HTTPStatusError", "404", status=404), 1, False),
         (Classified(Kind.BUG, "KeyError", "x"), 1, False),
     ],

@@ -449,7 +449,8 @@ class Worker:
         history = History(attempt.attempts, attempt.claimed.failed_runs, self.plan.resume_cap)
         decision = decide(failure, history, attempt.step.retry, self._draw())
         if attempt.pause is not None:
-            decision = Decision("retry", "an outage", attempt.pause, False, attempt.claimed.failed_runs)
+            wait = max(attempt.pause, failure.retry_after or 0.0)  # what was asked for holds for a later run, too
+            decision = Decision("retry", "an outage", wait, False, attempt.claimed.failed_runs)
             attempt.pause = None
         fact = attempt.failed(failure, decision, time.time())
         if decision.verdict == "stop":

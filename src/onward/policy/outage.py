@@ -41,7 +41,10 @@ NONE = Outage()
 
 def is_evidence(failure: Classified, attempts: int) -> bool:
     """Whether a fault may be that of whom is called. A record that has failed before while others did not proves
-    nothing: so one that always fails cannot look like an outage when only its like are left."""
+    nothing: so one that always fails cannot look like an outage when only its like are left. Nor does a step that says
+    itself when its record is to be tried again."""
+    if failure.retry_after is not None and failure.status is None:
+        return False
     return failure.kind is Kind.TRANSIENT and not failure.throttled and attempts <= 1
 
 
