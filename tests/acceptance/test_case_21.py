@@ -54,7 +54,7 @@ def test_the_store_fails_for_a_while_after_no_5_was_accepted(tmp_path: Path) -> 
         assert len(accepted) < NOTICES  # nothing is sent while no intent can be made durable
         delivered_once(mailbox)
         assert place.status()["counts"]["succeeded"] == NOTICES
-        assert events(place, "n05") == ["effect_intended", "effect_confirmed"]
+        assert events(place, "n05") == ["effect_intended"]
 
 
 def test_killed_while_it_could_not_be_saved(tmp_path: Path) -> None:
