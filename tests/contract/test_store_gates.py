@@ -112,11 +112,14 @@ def test_what_is_due_next_leaves_out_shut_gates(bench: Bench) -> None:
     bench.state(run, retried(first, now + 10, gate=gate("CA")), retried(second, now + 20, gate=gate("NY")))
     bench.state(run, retried(third, now + 30))
 
-    def due(*shut: str) -> float | None:
-        found: float | None = bench.write(run, wishes=[ClaimWish(1, MUCH, gates=wish(*shut))]).next_due
+    def due(*shut: str, fresh: int | None = None, **rooms: int) -> float | None:
+        gates = wish(*shut, fresh=fresh, **rooms)
+        found: float | None = bench.write(run, wishes=[ClaimWish(1, MUCH, gates=gates)]).next_due
         return found
 
     assert (due(), due("CA"), due("CA", "NY")) == (now + 10, now + 20, now + 30)
+    assert due(CA=0) == now + 20, "who is not let in is not due: a run would ask for it as fast as it can"
+    assert due("CA", "NY", fresh=0) is None
     bench.clock.pass_time(15)
     assert plain(bench.claim(run, gates=wish())) == ["a"]
 

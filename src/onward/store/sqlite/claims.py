@@ -77,7 +77,8 @@ def next_due(change: Change, wish: ClaimWish) -> float | None:
 
 
 def _next_due(change: Change, wish: ClaimWish) -> float | None:
-    due: float | None = change.one("next_due", shut=_shut(wish))
+    fresh = wish.gates is None or wish.gates.fresh != 0  # else those that wait nowhere would be due, and not taken
+    due: float | None = change.one("next_due", shut=_shut(wish), fresh=int(fresh))
     if wish.gates is None:
         return due
     return min((one for one in (due, gates.next_due(change, wish.gates)) if one is not None), default=None)

@@ -33,10 +33,9 @@ def wake_ranked(change: Change, among: dict[str, Any]) -> None:
 
 
 def next_due(change: Change, gates: GateWish) -> float | None:
-    """When the first back-off at a gate that is not shut ends."""
-    due: float | None = change.rows("next_due_at_gates", [g for g in _waited_at(change, None) if g not in gates.shut])[
-        0
-    ][0]
+    """When the first back-off at a gate that lets somebody in ends: whoever waits at another is not taken up then."""
+    open_to_some = [gate for gate in _waited_at(change, None) if _room(gates, gate, 1) > 0]
+    due: float | None = change.rows("next_due_at_gates", open_to_some)[0][0]
     return due
 
 

@@ -117,7 +117,7 @@ SELECT json_group_array(id) FROM (
 SELECT min(due) FROM (
     SELECT min(not_before) AS due FROM records
     WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL
-      AND gate IS NULL AND not_before > 0
+      AND gate IS NULL AND not_before > 0 AND :fresh
     UNION ALL
     SELECT min(not_before) FROM records
     WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1) AND hold IS NULL
