@@ -116,6 +116,7 @@ class LocalCaller:
         if failure.kind in (Kind.BUG, Kind.SYSTEM) and (place := _place(error, attempt.step.function)):
             failure = Classified(failure.kind, failure.error_type, f"{failure.message} ({place})")
         if failure.kind is Kind.SYSTEM:  # no fault of the record's own, until it is found so
+            traceback.clear_frames(error.__traceback__)  # the step's variables may be what has filled the memory
             kind = "" if failure.error_type == "MemoryError" else f"{failure.error_type}: "
             return Died(kind + failure.message, (attempt.claimed.id,), survived=True)
         return Raised(failure)
