@@ -235,7 +235,7 @@ def test_those_held_for_a_person_are_asked_about_where_somebody_can_be(bench: Be
 
 def test_a_call_that_may_still_be_sending_is_not_asked_about(bench: Bench, desk: Desk) -> None:
     run = start(bench)
-    one = unconfirmed(bench, run, EntryState.UNKNOWN)
+    one = unconfirmed(bench, run, EntryState.INTENDED)
     assert ask(bench, desk) == Asked(sending=1)
     bench.store.end_run(run, 1, "done")
     assert ask(bench, desk).records == [one.id]

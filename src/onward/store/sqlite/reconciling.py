@@ -128,7 +128,7 @@ def _choose(
             continue
         if state == State.IN_PROGRESS and run in alive:
             asked.busy += 1
-        elif hold is not None and entry in (EntryState.INTENDED, EntryState.UNKNOWN) and sent_by in alive:
+        elif state == State.UNCONFIRMED and hold is not None and entry == EntryState.INTENDED and sent_by in alive:
             asked.sending += 1  # its call was given up on, and may go on in a process that lives
         elif name is None or name in (asking.confirmed if entry == EntryState.SENT else asking.found_out):
             asked.records.append(record)
