@@ -51,6 +51,11 @@ def entries_of(change: Change, records: Sequence[int]) -> dict[int, list[Entry]]
     return found
 
 
+def may_be_sending(state: str, hold: str | None, entry: str | None) -> bool:
+    """Whether the call of a record's entry was given up on before it ended, and goes on if its process lives."""
+    return state == State.UNCONFIRMED and hold is not None and entry == EntryState.INTENDED
+
+
 def is_alive(change: Change, run: int, lives: Lives) -> bool:
     """Whether a run has not ended, and its process lives."""
     return any(lives(*found) for found in change.rows("open_run", other=run))
@@ -130,8 +135,7 @@ class _Intents:
             in_good_hands = state in OPEN and not vanished and hold is None and self._is_alive(instance)
             origin_job = f"{job} ({name})" if name else job
             origin = f"record {plain_key(record_key)} of {origin_job}"
-            given_up = state == State.UNCONFIRMED and hold is not None and entry.state is EntryState.INTENDED
-            sending = given_up and is_alive(self._change, sent_by, self._lives)
+            sending = may_be_sending(state, hold, entry.state) and is_alive(self._change, sent_by, self._lives)
             known[entry.name, entry.key] = entry, in_good_hands, sending, origin, origin_job
         return known
 
