@@ -289,8 +289,8 @@ def reconcile(
     all open probes and confirmations again, now, each once; what is confirmed goes on with its later steps. `effect`:
     only this one, by its name in the ledger. `reason` is kept with the name of the system's user.
 
-    Raises UsageError for an unknown key, a record that is not unconfirmed, a receipt that does not fit, and, where it
-    asks, inside a running event loop.
+    Raises UsageError for an unknown key, a record that is not unconfirmed, a receipt that does not fit, `not_sent`
+    where the call may still be sending in a run that is alive, and, where it asks, inside a running event loop.
     """
     decides = sent is not _NOT_GIVEN or not_sent
     if decides != (key is not _NOT_GIVEN) or (sent is not _NOT_GIVEN and not_sent):

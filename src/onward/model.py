@@ -153,10 +153,12 @@ class EffectFact:
 
 @dataclass(slots=True)
 class Met:
-    """What an intent came upon. `entry` is as it stands now; `meeting` says what it is to this record."""
+    """What an intent came upon. `entry` is as it stands now; `meeting` says what it is to this record. `sending`: a
+    call that was given up may still be going on, in a process that lives."""
 
     meeting: Meeting
     entry: Entry
+    sending: bool = False
 
 
 @dataclass(slots=True)

@@ -266,6 +266,32 @@ def test_a_living_record_is_waited_for_whatever_it_does_meanwhile(bench: Bench) 
     assert told.entry.origin == "record a of job"
 
 
+@pytest.mark.parametrize("digest", ["h", "other"])
+def test_a_call_that_was_given_up_is_waited_for_as_long_as_its_process_lives(bench: Bench, digest: str) -> None:
+    run = bench.start("a", "b")
+    a, b = claim(bench, run)
+    met(bench, run, intent(a))
+    bench.state(run, unconfirmed(a, INTENDED, hold="person"))
+    (told,) = met(bench, run, intent(b, digest=digest))
+    assert (told.meeting, told.sending) == ("wait", True)
+    with another_job(bench, "z") as (other, store):
+        (two,) = claim(bench, other, store)
+        (told,) = met(bench, other, intent(two, digest=digest), store=store)
+        assert (told.meeting, told.sending) == ("wait", True)
+        bench.die(run)
+        (told,) = met(bench, other, intent(two, digest=digest), store=store)
+        assert (told.meeting, told.sending) == ("adopt" if digest == "h" else "conflict", False)
+
+
+def test_a_call_that_has_ended_and_is_a_persons_is_adopted(bench: Bench) -> None:
+    run = bench.start("a", "b")
+    a, b = claim(bench, run)
+    met(bench, run, intent(a))
+    bench.state(run, unconfirmed(a, UNKNOWN, hold="person"))
+    (told,) = met(bench, run, intent(b))
+    assert (told.meeting, told.sending, told.entry.state) == ("adopt", False, UNKNOWN)
+
+
 def test_one_that_waits_goes_when_the_first_was_not_applied_and_is_given_up(bench: Bench) -> None:
     run = bench.start("a", "b")
     a, b = claim(bench, run)

@@ -235,10 +235,27 @@ def test_those_held_for_a_person_are_asked_about_where_somebody_can_be(bench: Be
 
 def test_a_call_that_may_still_be_sending_is_not_asked_about(bench: Bench, desk: Desk) -> None:
     run = start(bench)
-    one = unconfirmed(bench, run, EntryState.UNKNOWN)
+    one = unconfirmed(bench, run, EntryState.INTENDED)
     assert ask(bench, desk) == Asked(sending=1)
     bench.store.end_run(run, 1, "done")
     assert ask(bench, desk).records == [one.id]
+
+
+def test_what_may_still_be_sending_was_not_not_sent(bench: Bench, desk: Desk) -> None:
+    run = start(bench)
+    one = unconfirmed(bench, run, EntryState.INTENDED)
+    with pytest.raises(UsageError, match=f"the call for k may still be sending: run {run}.* stop that run first"):
+        settle(bench, desk, word(one, None))
+    assert (row(bench)["state"], ledger(desk, one)) == ("unconfirmed", [(KEY, "intended", None)])
+    bench.die(run)
+    assert settle(bench, desk, word(one, None)) is State.PENDING
+    assert ledger(desk, one) == [(KEY, "absent", None)]
+
+
+def test_what_may_still_be_sending_can_have_been_sent(bench: Bench, desk: Desk) -> None:
+    one = unconfirmed(bench, start(bench), EntryState.INTENDED)
+    assert settle(bench, desk, word(one)) is State.PENDING
+    assert ledger(desk, one) == [(KEY, "confirmed", '"r1"')]
 
 
 def test_what_a_living_run_is_at_work_on_is_left_to_it(bench: Bench, desk: Desk) -> None:

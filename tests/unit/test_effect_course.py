@@ -277,7 +277,7 @@ def test_a_send_that_never_returns_is_a_persons() -> None:
         bench.intend()
         bench.begin("send")
         fact = bench.course.never_returned()
-        assert said(fact) == ("unconfirmed", "unknown")
+        assert said(fact) == ("unconfirmed", "intended")  # nothing has ended yet
         assert fact.hold == PERSON
         assert "may still be sending" in (fact.reason or "")
 
@@ -500,6 +500,16 @@ def test_a_living_record_with_the_same_obligation_is_waited_for() -> None:
     assert said(fact) == ("pending", None)
     assert (fact.not_before, fact.attempts) == (NOW + WAIT_FOR_OTHER, 0)
     assert "record b of other" in (fact.reason or "")
+
+
+def test_one_that_meets_a_call_that_may_still_be_sending_leaves_its_run_and_is_not_stayed_for() -> None:
+    bench = Bench(probe=True)
+    bench.begin("prepare")
+    fact = bench.course.met(Met("wait", entry(INTENDED, origin="record b of other"), sending=True))
+    assert fact is not None
+    assert (str(fact.state), fact.hold, fact.effect) == ("unconfirmed", None, None)
+    assert fact.not_before > NOW
+    assert "record b of other, whose call with the same obligation may still be sending" in (fact.reason or "")
 
 
 @pytest.mark.parametrize("state", [INTENDED, UNKNOWN, SENT, CONFIRMED])

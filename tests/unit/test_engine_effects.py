@@ -165,6 +165,34 @@ def test_a_paused_job_is_stayed_for_as_long_as_told_and_no_longer(tmp_path: Path
     assert set(far.sends.values()) == {2}
 
 
+@pytest.mark.parametrize("group", [None, "CA"])
+def test_nothing_at_all_begins_under_a_pause_that_was_there_before_the_run(tmp_path: Path, group: str | None) -> None:
+    store, asked, began = str(tmp_path / "store.db"), [], []
+    source = onward.iterable(lambda: [{"id": n, "state": "CA"} for n in range(40)], key="id", version="1")
+    job = onward.Job("paused", source=source, group="state", concurrency=4)
+
+    @job.step
+    def before(record: Any) -> int:
+        began.append(record["id"])
+        return 1
+
+    @job.effect("filing", key="id", settle=0)
+    def file(record: Any) -> None:
+        raise TimeoutError
+
+    @file.probe
+    def found(record: Any) -> Any:
+        asked.append(record["id"])
+        return onward.UNKNOWN
+
+    assert onward.run(job, store=store, wait=0, limit=10).counts["unconfirmed"] == 10
+    api.pause(job, store=store, group=group)
+    said = len(asked), len(began)
+    time.sleep(1.1)  # what is unconfirmed is due by then
+    result = onward.run(job, store=store, wait=0.2)
+    assert (result.exit_code, len(asked), len(began)) == (3, *said)
+
+
 def test_what_another_run_has_put_at_a_gate_is_taken_up(tmp_path: Path) -> None:
     """As a run does that met an outage and has ended meanwhile; this one has met none."""
     path, put = str(tmp_path / "store.db"), [0]

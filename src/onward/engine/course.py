@@ -32,6 +32,7 @@ Fail = Callable[[Attempt, Classified], Fact]
 
 PERSON = "person"
 WAIT_FOR_OTHER = 2.0
+WAIT_FOR_CALL = 10.0
 
 
 class Course:
@@ -78,6 +79,9 @@ class Course:
 
     def met(self, met: Met) -> Fact | None:
         """What the intent came upon; None: the attempt goes on with the entry."""
+        if met.meeting == "wait" and met.sending:  # for as long as that process lives: no run stays for it
+            reason = f"waits for {met.entry.origin}, whose call with the same obligation may still be sending"
+            return self.attempt.unconfirmed(self._now() + WAIT_FOR_CALL, None, reason)
         if met.meeting == "wait":
             fact = self.attempt.given_back(f"waits for {met.entry.origin}, which has the same obligation")
             fact.not_before = self._now() + WAIT_FOR_OTHER
@@ -163,8 +167,8 @@ class Course:
         return fact
 
     def never_returned(self) -> Fact:
-        """The call of a send is still going on, nobody knows for how long."""
-        entry = replace(self._held(), state=EntryState.UNKNOWN)
+        """The call of a send is still going on, nobody knows for how long: only its intent says so, of this run."""
+        entry = replace(self._held(), state=EntryState.INTENDED)
         self.attempt.phase = "step"
         fact = self._waits(Act("wait for a person", reason="its call does not return: it may still be sending"), entry)
         self.attempt.sending = False

@@ -117,7 +117,7 @@ class Session:
         self._job, self._binding, self._options, self._plan = job, binding, options, plan
         self._store, self._begun, self._place = store, begun, place
         self._began = time.time()
-        self._counts = store.counts(begun.instance)
+        self._counts, self._pauses = store.counts(begun.instance), store.pauses(begun.instance)
         concurrency = options.concurrency or plan.concurrency
         common = {"job": job.name, "instance": binding.instance, "run": str(begun.run)}
         self._events = Events(common, options.listeners)
@@ -187,6 +187,7 @@ class Session:
             "log_grows", reason=f"another program keeps the store's write-ahead log open: {size >> 20} MiB"
         )
         self._journal.start()
+        self._governor.standings.hear(self._pauses)  # before anything is claimed
         if self._feeds:
             self._feed.start()
         with self._signals():

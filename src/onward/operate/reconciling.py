@@ -109,7 +109,8 @@ def decide(
     """Settle a record's open obligation: it was sent, with this receipt (JSON text), or (None) it was not.
 
     `steps` are the job's of today, None where only its store is at hand. Raises UsageError, and has then changed
-    nothing: for an unknown key, a record that is not unconfirmed, a receipt that does not fit.
+    nothing: for an unknown key, a record that is not unconfirmed, a receipt that does not fit, "not sent" of a call
+    that may still be sending.
     """
     record = one_record(desk, subject.number, key)
     facts = desk.record(record)

@@ -155,14 +155,17 @@ def asked_now(traits: Traits, entry: Entry) -> Entry:
     return replace(entry, ask_at=min(entry.ask_at, settled))
 
 
-def meeting(entry: Entry, record: int, payload_hash: str, in_good_hands: bool) -> Meeting:
+def meeting(entry: Entry, record: int, payload_hash: str, in_good_hands: bool, sending: bool = False) -> Meeting:
     """What an intent comes upon that finds its obligation in the ledger already.
 
     `record` and `payload_hash` are the newcomer's; `in_good_hands`: the record that answers for the entry is still to
     be worked on, by its own run. "go": the intent supersedes what was not applied; "go on": the entry is the
     newcomer's own; "adopt": it becomes so, with what is known of it; "wait": the other's outcome decides, with another
-    payload too as long as nothing is known to have been sent.
+    payload too as long as nothing is known to have been sent. `sending`: its call was given up and may still be
+    going on, which only its end can answer.
     """
+    if sending:
+        return "wait"
     own = entry.record == record
     if entry.state is EntryState.ABSENT:
         return "wait" if in_good_hands and not own else "go"

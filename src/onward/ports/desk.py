@@ -167,7 +167,8 @@ class Desk(Protocol):
         None where the record is not unconfirmed, or the obligation no longer open: nothing was changed.
 
         Sent: the receipt is the output of the effect's step, and the record goes on with the next, or has succeeded.
-        Not sent: the entry is known as not applied, and the record pending.
+        Not sent: the entry is known as not applied, and the record pending. Raises UsageError where its call may still
+        be sending, in a process that lives: nothing was changed.
         """
 
     def ask_again(self, instance: int, asking: Asking) -> Asked:

@@ -103,7 +103,7 @@ class SqliteDesk:
 
     def settle(self, instance: int, word: Word) -> State | None:
         with self._acting():
-            return reconciling.settle(self._writing(), self._clock, instance, word)
+            return reconciling.settle(self._writing(), self._clock, instance, word, self._questions.lives)
 
     def ask_again(self, instance: int, asking: Asking) -> Asked:
         with self._acting():

@@ -18,10 +18,10 @@ from onward.store.sqlite.change import Change
 OPEN = (State.PENDING, State.IN_PROGRESS, State.UNCONFIRMED)
 Holds = dict[tuple[int, int], Met]
 Place = tuple[str, str]
-HasLivingRun = Callable[[int], bool]
+Lives = Callable[[int, str, float], bool]  # whether a run is alive, by number, boot and lease
 
 
-def apply(change: Change, facts: Sequence[Fact], has_living_run: HasLivingRun) -> Holds | None:
+def apply(change: Change, facts: Sequence[Fact], lives: Lives) -> Holds | None:
     """Write what the facts say of their entries; what intents came upon, or None where an entry is no longer theirs."""
     facts = [fact for fact in facts if fact.effect is not None]
     if not facts:
@@ -33,7 +33,7 @@ def apply(change: Change, facts: Sequence[Fact], has_living_run: HasLivingRun) -
     for block, rows in (("intend_again", again), ("settle_entries", others)):
         if rows and change.execute(block, rows) != len(rows):
             return None
-    return _Intents(change, has_living_run).meet(intents) if intents else {}
+    return _Intents(change, lives).meet(intents) if intents else {}
 
 
 def not_theirs(change: Change, facts: Sequence[Fact]) -> set[tuple[int, int]]:
@@ -51,12 +51,22 @@ def entries_of(change: Change, records: Sequence[int]) -> dict[int, list[Entry]]
     return found
 
 
+def may_be_sending(state: str, hold: str | None, entry: str | None) -> bool:
+    """Whether the call of a record's entry was given up on before it ended, and goes on if its process lives."""
+    return state == State.UNCONFIRMED and hold is not None and entry == EntryState.INTENDED
+
+
+def is_alive(change: Change, run: int, lives: Lives) -> bool:
+    """Whether a run has not ended, and its process lives."""
+    return any(lives(*found) for found in change.rows("open_run", other=run))
+
+
 class _Intents:
     """The intents of one commit, in turn: each sees what those before it have changed."""
 
-    def __init__(self, change: Change, has_living_run: HasLivingRun):
+    def __init__(self, change: Change, lives: Lives):
         self._change = change
-        self._has_living_run = has_living_run
+        self._lives = lives
         self._alive: dict[int, bool] = {}
 
     def meet(self, intents: Sequence[Fact]) -> Holds:
@@ -75,11 +85,11 @@ class _Intents:
         return met
 
     def _meet(self, fact: Fact, place: Place) -> Met:
-        entry, in_good_hands, origin, origin_job = self._known[place]
+        entry, in_good_hands, sending, origin, origin_job = self._known[place]
         assert fact.effect is not None and fact.effect.payload is not None
         if entry.state is EntryState.INTENDED and (entry.record, entry.fence) == (fact.record, fact.fence):
             return Met("go", entry)
-        what = meeting(entry, fact.record, fact.effect.payload_hash, in_good_hands)
+        what = meeting(entry, fact.record, fact.effect.payload_hash, in_good_hands, sending)
         if what == "go":
             self._superseding.append(_intent_row(fact, place))
             entry = self._new(fact, place)
@@ -96,8 +106,8 @@ class _Intents:
                 state=EntryState.UNKNOWN if lost_sight else entry.state,
             )
         if what in ("go", "go on", "adopt"):
-            self._known[place] = entry, True, origin, origin_job
-        return Met(what, entry if what != "wait" else replace(entry, origin=origin))
+            self._known[place] = entry, True, False, origin, origin_job
+        return Met(what, entry if what != "wait" else replace(entry, origin=origin), sending)
 
     def _new(self, fact: Fact, place: Place) -> Entry:
         effect, now = fact.effect, self._change.now
@@ -117,20 +127,22 @@ class _Intents:
                     return place
         return fact.effect.name, fact.effect.key
 
-    def _read(self, places: list[Place]) -> dict[Place, tuple[Entry, bool, str, str]]:
+    def _read(self, places: list[Place]) -> dict[Place, tuple[Entry, bool, bool, str, str]]:
         known = {}
         for row in self._change.array("entries", [list(place) for place in places]):
             entry = _entry(row[:15], self._change.now)
-            state, vanished, hold, instance, record_key, job, name = row[15:]
+            state, vanished, hold, instance, record_key, job, name, sent_by = row[15:]
             in_good_hands = state in OPEN and not vanished and hold is None and self._is_alive(instance)
             origin_job = f"{job} ({name})" if name else job
             origin = f"record {plain_key(record_key)} of {origin_job}"
-            known[entry.name, entry.key] = entry, in_good_hands, origin, origin_job
+            sending = may_be_sending(state, hold, entry.state) and is_alive(self._change, sent_by, self._lives)
+            known[entry.name, entry.key] = entry, in_good_hands, sending, origin, origin_job
         return known
 
     def _is_alive(self, instance: int) -> bool:
         if instance not in self._alive:
-            self._alive[instance] = self._has_living_run(instance)
+            runs = self._change.rows("open_runs_of", other=instance)
+            self._alive[instance] = any(self._lives(*run) for run in runs)
         return self._alive[instance]
 
 

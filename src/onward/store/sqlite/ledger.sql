@@ -38,7 +38,7 @@ WHERE effects.name = f.name AND effects.key = f.key AND effects.record = f.recor
 -- name: entries
 SELECT json_group_array(json_array(e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
     e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at,
-    CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END, o.state, o.vanished, o.hold, o.instance, o.key, i.job, i.name))
+    CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END, o.state, o.vanished, o.hold, o.instance, o.key, i.job, i.name, e.run))
 FROM json_each(:rows) j CROSS JOIN effects e ON e.name = j.value ->> 0 AND e.key = j.value ->> 1
 JOIN records o ON o.id = e.record JOIN instances i ON i.id = o.instance
 
@@ -55,6 +55,9 @@ WHERE NOT EXISTS (SELECT 1 FROM effects e
 
 -- name: open_runs_of
 SELECT id, boot, lease_until FROM runs WHERE instance = :other AND ended IS NULL
+
+-- name: open_run
+SELECT id, boot, lease_until FROM runs WHERE id = :other AND ended IS NULL
 
 -- name: names_of_job
 SELECT DISTINCT c.name FROM instances i JOIN counts c ON c.instance = i.id

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import apsw
 import orjson
 
+from onward.codec import plain_key
+from onward.errors import UsageError
 from onward.model import EntryState, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
@@ -16,19 +18,19 @@ from onward.ports.desk import Asked, Asking, Word
 from onward.store.sqlite import chain, facts, statements
 from onward.store.sqlite.change import Change
 from onward.store.sqlite.connection import transaction
+from onward.store.sqlite.ledger import Lives, is_alive, may_be_sending
 
 SQL = {**statements.load("work.sql"), **statements.load("reconciling.sql")}
 OPEN = (EntryState.INTENDED, EntryState.UNKNOWN, EntryState.SENT)
 EVENTS = {True: "effect_confirmed", False: "effect_denied"}
 AT_ONCE = 500
-Lives = Callable[[int, str, float], bool]
 
 
-def settle(connection: apsw.Connection, clock: Clock, instance: int, word: Word) -> State | None:
+def settle(connection: apsw.Connection, clock: Clock, instance: int, word: Word, lives: Lives) -> State | None:
     """What `ports.desk.Desk.settle` does, in one transaction."""
     change = Change(connection, instance, None, clock, SQL)
     with transaction(connection):
-        after = _Word(change, word).apply()
+        after = _Word(change, word, lives).apply()
         change.flush()
     return after
 
@@ -36,8 +38,9 @@ def settle(connection: apsw.Connection, clock: Clock, instance: int, word: Word)
 class _Word:
     """One word: the entry first, then the record."""
 
-    def __init__(self, change: Change, word: Word):
+    def __init__(self, change: Change, word: Word, lives: Lives):
         self._change = change
+        self._lives = lives
         self._word = word
         self._where: dict[str, Any] = {"record": word.record, "name": word.effect, "key": word.key}
 
@@ -45,9 +48,18 @@ class _Word:
         found = self._change.rows("obligation", **self._where)
         if not found:
             return None
-        state, vanished, generation, at, entry = found[0]
+        state, vanished, generation, at, hold, key, entry, run = found[0]
         if state != State.UNCONFIRMED or entry not in OPEN:
             return None
+        if (
+            self._word.receipt is None
+            and may_be_sending(state, hold, entry)
+            and is_alive(self._change, run, self._lives)
+        ):
+            raise UsageError(
+                f"the call for {plain_key(key)} may still be sending: run {run}, which gave up on it, is alive; "
+                "stop that run first, then decide; nothing was changed"
+            )
         self._gone = bool(vanished)
         self._settle_entry()
         after, step = State.PENDING, self._word.step or at
@@ -128,7 +140,7 @@ def _choose(
             continue
         if state == State.IN_PROGRESS and run in alive:
             asked.busy += 1
-        elif hold is not None and entry in (EntryState.INTENDED, EntryState.UNKNOWN) and sent_by in alive:
+        elif may_be_sending(state, hold, entry) and sent_by in alive:
             asked.sending += 1  # its call was given up on, and may go on in a process that lives
         elif name is None or name in (asking.confirmed if entry == EntryState.SENT else asking.found_out):
             asked.records.append(record)

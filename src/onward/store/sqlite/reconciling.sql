@@ -1,5 +1,5 @@
 -- name: obligation
-SELECT r.state, r.vanished, r.generation, r.step, e.state
+SELECT r.state, r.vanished, r.generation, r.step, r.hold, r.key, e.state, e.run
 FROM records r LEFT JOIN effects e ON e.name = :name AND e.key = :key AND e.record = r.id AND e.generation = r.generation
 WHERE r.id = :record AND r.instance = :instance
 
@@ -39,3 +39,6 @@ ORDER BY r.position, r.id
 
 -- name: open_runs
 SELECT id, boot, lease_until FROM runs WHERE ended IS NULL
+
+-- name: open_run
+SELECT id, boot, lease_until FROM runs WHERE id = :other AND ended IS NULL

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -87,8 +86,7 @@ class SqliteWorkStore:
         outcome = Outcome()
         with self._change_by(run) as change:
             if batch.facts:
-                alive = functools.partial(self._has_living_run, change)
-                outcome.lost, outcome.met = facts.apply(change, batch.facts, self._lineages, alive)
+                outcome.lost, outcome.met = facts.apply(change, batch.facts, self._lineages, self._is_alive)
             for block in batch.blocks:
                 outcome.fed.append(feeding.apply(change, block, self._store_inputs))
             if batch.wishes:
@@ -316,9 +314,6 @@ class SqliteWorkStore:
 
     def _is_alive(self, run: int, boot: str, lease_until: float) -> bool:
         return boot == self._clock.boot and lease_until > self._clock.steady() and self._locks.is_held(run)
-
-    def _has_living_run(self, change: Change, instance: int) -> bool:
-        return any(self._is_alive(*run) for run in change.rows("open_runs_of", other=instance))
 
     def _reset_failed(self, change: Change, start: RunStart) -> int:
         transitions.require(State.FAILED, State.PENDING)
