@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 from onward.errors import DeclarationError, UsageError
 from onward.job.annotations import MISSING
@@ -113,6 +114,7 @@ class _Planner:
             is_async=inspect.iscoroutinefunction(part.function),
             arguments=tuple(self._argument(part, slot, effect) for slot in part.slots),
             encode=encoder(returned, part.options.max_output),
+            may_be_bool=_is_bool(effect.returns()),
         )
 
     def _argument(self, step: Step[..., Any], slot: Slot, effect: Effect[..., Any] | None = None) -> Argument:
@@ -174,6 +176,13 @@ def _value_reader(field: str, decode: Callable[[str], Any]) -> Callable[[str], s
         return NO_VALUE
 
     return value_of
+
+
+def _is_bool(annotation: Any) -> bool:
+    """Whether it is `bool`, or has it as a choice, written out or as text."""
+    if isinstance(annotation, str):
+        return "bool" in (choice.strip() for choice in annotation.split("|"))
+    return annotation is bool or (bool in get_args(annotation) and get_origin(annotation) in (Union, UnionType))
 
 
 def _payload_code(step: Step[..., Any]) -> list[Any]:
