@@ -34,7 +34,7 @@ class FarSide:
         job = onward.Job(name, source=rows(ids))
 
         @job.effect("report", key="id", **declared)
-        async def submit(payload: Any, idempotency_key: str) -> str:
+        async def submit(record: Any, idempotency_key: str) -> str:
             self.sends[idempotency_key] += 1
             if fails is not None:
                 fails(self.sends[idempotency_key])

@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin
 from onward.errors import DeclarationError, UsageError
 from onward.job.annotations import MISSING
 from onward.job.coding import encoder, output_decoder, record_decoder
-from onward.job.effects import Effect, key_values
+from onward.job.effects import Effect, check_payload, key_values
 from onward.job.fields import field_of
 from onward.job.groups import NO_VALUE, Group, Limit, value_text
 from onward.job.plan import Argument, CallPlan, EffectPlan, GroupPlan, StepPlan
@@ -87,6 +87,7 @@ class _Planner:
         return self._groups[id(group)]
 
     def _effect(self, step: Effect[..., Any], receipt: Shape) -> EffectPlan:
+        check_payload(step)
         parts = {kind: self._call(part, step, receipt) for kind, part in step.parts.items()}
         inputs = [self._argument(step, slot) for slot in step.slots if slot.origin in ("record", "step")]
         decode, receipt_of = record_decoder(self._record), record_decoder(receipt)
