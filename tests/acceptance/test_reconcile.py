@@ -128,6 +128,23 @@ def killed_between_send_and_checkpoint(folder: Path, job: str) -> Place:
 # Nobody can be asked.
 
 
+def test_what_a_vanished_record_owes_is_still_told_and_decided(tmp_path: Path) -> None:
+    place = killed_between_send_and_checkpoint(tmp_path, text())
+    assert place.run().counts == {"unconfirmed": 1}
+    place.write("in.jsonl", [{"id": "other", "entity": "e1"}])
+    assert place.run().counts == {"succeeded": 1}
+    (waiting,) = place.status()["waiting"]
+    assert waiting["reason"] == "an effect still open of a record that is no longer in the source"
+    assert (waiting["count"], waiting["since"] is None) == (1, False)
+    assert "no longer in the source" in place.fine("status", "job.py")
+    (failure,) = place.failures()
+    assert (failure["key"], failure["state"], failure["vanished"]) == ("r0", "unconfirmed", True)
+    assert "unconfirmed, vanished" in place.fine("failures", "job.py")
+    assert "1 record that nobody can be asked about" in place.fine("reconcile", "job.py")
+    place.fine("reconcile", "job.py", "r0", "--sent", '{"number": "7"}', "--json")
+    assert (place.status()["waiting"], place.failures()) == ([], [])
+
+
 def test_what_was_killed_between_send_and_checkpoint_is_not_sent_again(tmp_path: Path) -> None:
     place = killed_between_send_and_checkpoint(tmp_path, text(UNASKABLE, LATER))
     for _ in range(3):

@@ -75,7 +75,8 @@ class Standing:
 @dataclass(frozen=True, slots=True)
 class FailedRecord:
     """A failed, quarantined or unconfirmed record and its newest failure. `step` None: its value did not fit. An
-    unconfirmed one need not have failed: it has no `kind` then, its `error` is what it waits for."""
+    unconfirmed one need not have failed: it has no `kind` then, its `error` is what it waits for. `vanished`: the
+    source no longer has it; what it owes is open all the same."""
 
     key: str
     state: State
@@ -88,6 +89,7 @@ class FailedRecord:
     failed_runs: int
     at: float
     waiting: Waiting | None = None
+    vanished: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ WAITS = {
 PERSON = "person"
 A_PERSON = "a person's word"
 AN_ANSWER = "an answer about what was, or may have been, sent"
+VANISHED_OPEN = "an effect still open of a record that is no longer in the source"
 DEAD_HOLDER = "held by a run that died; the next run takes it up"
 
 
@@ -164,6 +165,9 @@ class Questions:
             general[reason] = known + number, min(first, since)
         for reason, (number, since) in general.items():
             yield Waiting(f"{A_PERSON}: {reason}" if reason else A_PERSON, number, None, since)
+        number, until, first_since = self.rows("unconfirmed_vanished", instance=instance)[0]
+        if number:
+            yield Waiting(VANISHED_OPEN, number, until, first_since)
 
     def became(self, records: Sequence[int]) -> Iterator[Became]:
         for start in range(0, len(records), PAGE):
@@ -308,11 +312,13 @@ def _failed_record(
     deaths: int,
     failed_runs: int,
     at: float,
+    vanished: int,
     *waits: Any,
 ) -> FailedRecord:
     text = _error(message, waits[2])
     waits_for = waiting(state, *waits) if state == State.UNCONFIRMED else None
-    return FailedRecord(key, State(state), step, kind, error_type, text, attempts, deaths, failed_runs, at, waits_for)
+    counters = attempts, deaths, failed_runs
+    return FailedRecord(key, State(state), step, kind, error_type, text, *counters, at, waits_for, bool(vanished))
 
 
 def _error(message: str | None, waits_for: str | None) -> str:
