@@ -125,6 +125,61 @@ def killed_between_send_and_checkpoint(folder: Path, job: str) -> Place:
     return place
 
 
+# What an input owes that its record no longer has.
+
+
+def corrected(place: Place, **changes: Any) -> None:
+    place.write("in.jsonl", [{"id": "r0", "entity": "e0", **changes}])
+
+
+def test_what_an_earlier_input_owes_is_told_and_decided(tmp_path: Path) -> None:
+    place = killed_between_send_and_checkpoint(tmp_path, text())
+    assert place.run().counts == {"unconfirmed": 1}
+    corrected(place, entity="e1")
+    assert place.run().counts == {"succeeded": 1}
+    assert filings(place) == {"e0": 1, "e1": 1}
+    (waiting,) = place.status()["waiting"]
+    assert waiting["reason"] == "a person's word: obligations of earlier inputs are open"
+    assert (waiting["count"], waiting["since"] is None) == (1, False)
+    (old, new) = show(place, "r0")["effects"]
+    assert (old["state"], new["state"]) == ("unknown", "confirmed")
+    told = place.fine("reconcile", "job.py")
+    assert "1 obligation of an earlier input is open, for a person to decide" in told
+    assert f"record r0: annual-report ({old['idempotency_key']}) is unknown" in told
+    (listed,) = reconciled(place)["earlier"]
+    assert (listed["key"], listed["idempotency_key"]) == ("r0", old["idempotency_key"])
+    said = place.fine("reconcile", "job.py", "r0", "--sent", "7")
+    assert f"annual-report of an earlier input ({old['idempotency_key']}) was sent, as you say" in said
+    assert (place.status()["waiting"], reconciled(place)["earlier"]) == ([], [])
+    (old, new) = show(place, "r0")["effects"]
+    assert (old["state"], old["receipt"], new["receipt"]) == ("confirmed", "7", {"number": "e1"})
+    assert place.run().counts == {"succeeded": 1}
+    assert place.onward("reconcile", "job.py", "r0", "--not-sent").returncode == 2
+
+
+def test_a_correction_that_met_its_own_obligation_is_sent_once_that_was_not(tmp_path: Path) -> None:
+    place = killed_between_send_and_checkpoint(tmp_path, text())
+    assert place.run().counts == {"unconfirmed": 1}
+    corrected(place, fee=60)
+    assert place.run().counts == {"quarantined": 1}, "another payload may have been sent under the key"
+    assert reconciled(place)["earlier"][0]["state"] == "unknown"
+    decision = json.loads(place.fine("reconcile", "job.py", "r0", "--not-sent", "--json"))
+    assert (decision["earlier"], decision["state"]) == (True, "quarantined")
+    place.fine("release", "job.py", "--all")
+    assert place.run().counts == {"succeeded": 1}
+    assert place.status()["waiting"] == []
+
+
+def test_what_is_gone_on_with_is_no_longer_that_of_an_earlier_input(tmp_path: Path) -> None:
+    place = killed_between_send_and_checkpoint(tmp_path, text(QUICK, PROBE))
+    say(place, "probe", "no")
+    place.run("--wait", "0")
+    corrected(place, note="what is sent stays the same")
+    say(place, "probe", "yes")
+    assert place.run().counts == {"succeeded": 1}
+    assert (filings(place), place.status()["waiting"]) == ({"e0": 1}, [])
+
+
 # Nobody can be asked.
 
 

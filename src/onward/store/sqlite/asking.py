@@ -10,11 +10,11 @@ import apsw
 import orjson
 
 from onward.codec import loads
-from onward.model import State, StepVersion
+from onward.model import EntryState, State, StepVersion
 from onward.policy.suspects import SUSPECT
 from onward.ports.clock import Clock
 from onward.ports.desk import Became, ExportWish
-from onward.ports.facts import Cause, FailedRecord, InFlight, InstanceFacts, RunFacts, Standing, Waiting
+from onward.ports.facts import Cause, FailedRecord, InFlight, InstanceFacts, LeftOpen, RunFacts, Standing, Waiting
 from onward.ports.sink import ExportRow
 from onward.ports.work import Pause
 from onward.store.sqlite import statements
@@ -38,6 +38,7 @@ PERSON = "person"
 A_PERSON = "a person's word"
 AN_ANSWER = "an answer about what was, or may have been, sent"
 VANISHED_OPEN = "an effect still open of a record that is no longer in the source"
+EARLIER_OPEN = f"{A_PERSON}: obligations of earlier inputs are open"
 DEAD_HOLDER = "held by a run that died; the next run takes it up"
 
 
@@ -168,6 +169,15 @@ class Questions:
         number, until, first_since = self.rows("unconfirmed_vanished", instance=instance)[0]
         if number:
             yield Waiting(VANISHED_OPEN, number, until, first_since)
+        earlier = self.left_open(instance)
+        if earlier:
+            yield Waiting(EARLIER_OPEN, len(earlier), None, min(one.intended_at for one in earlier))
+
+    def left_open(self, instance: int) -> list[LeftOpen]:
+        return [
+            LeftOpen(key, State(state), effect, effect_key, EntryState(entry), generation, at)
+            for key, state, effect, effect_key, entry, generation, at in self.rows("left_open", instance=instance)
+        ]
 
     def became(self, records: Sequence[int]) -> Iterator[Became]:
         for start in range(0, len(records), PAGE):
