@@ -315,11 +315,11 @@ def _ask_again(
         subject = _subject(desk, job, params, instance)
         binding, steps = _binding(desk, job, params, subject.instance)
         asked = reconciling.ask_again(desk, subject, steps, effect, reason)
-    if not asked.records:
-        return reconciling.nothing_asked(asked)
+        if not asked.records:
+            return reconciling.reconciled(desk, subject, steps, asked, None, effect)
     ended = runner.run(job, binding, runner.Options(store, asks_about=asked.records, create=False))
     with _desk(job, store) as desk:
-        return reconciling.reconciled(desk, asked, ended)
+        return reconciling.reconciled(desk, subject, steps, asked, ended, effect)
 
 
 def _binding(desk: Desk, job: Job, params: Any, instance: str) -> tuple[Binding, Sequence[StepPlan]]:

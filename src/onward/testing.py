@@ -54,7 +54,8 @@ def run(
     without a crash, so that `for n in range(1, 20)` tries one place after the other.
 
     A refusal that costs no attempt (429) is tried again at once; after a thousand in a row for one record the run stops
-    with exit code 3.
+    with exit code 3. A stand-in whose call ends without an answer is called again with the same key at once; after five
+    calls in vain its record stays unconfirmed.
 
     `results` of what is returned has every record in source order, whatever became of it (`state`). Raises UsageError.
     """

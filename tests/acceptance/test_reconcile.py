@@ -125,7 +125,79 @@ def killed_between_send_and_checkpoint(folder: Path, job: str) -> Place:
     return place
 
 
+# What an input owes that its record no longer has.
+
+
+def corrected(place: Place, **changes: Any) -> None:
+    place.write("in.jsonl", [{"id": "r0", "entity": "e0", **changes}])
+
+
+def test_what_an_earlier_input_owes_is_told_and_decided(tmp_path: Path) -> None:
+    place = killed_between_send_and_checkpoint(tmp_path, text())
+    assert place.run().counts == {"unconfirmed": 1}
+    corrected(place, entity="e1")
+    assert place.run().counts == {"succeeded": 1}
+    assert filings(place) == {"e0": 1, "e1": 1}
+    (waiting,) = place.status()["waiting"]
+    assert waiting["reason"] == "a person's word: obligations of earlier inputs are open"
+    assert (waiting["count"], waiting["since"] is None) == (1, False)
+    (old, new) = show(place, "r0")["effects"]
+    assert (old["state"], new["state"]) == ("unknown", "confirmed")
+    told = place.fine("reconcile", "job.py")
+    assert "1 obligation of an earlier input is open, for a person to decide" in told
+    assert f"record r0: annual-report ({old['idempotency_key']}) is unknown" in told
+    (listed,) = reconciled(place)["earlier"]
+    assert (listed["key"], listed["idempotency_key"]) == ("r0", old["idempotency_key"])
+    said = place.fine("reconcile", "job.py", "r0", "--sent", "7")
+    assert f"annual-report of an earlier input ({old['idempotency_key']}) was sent, as you say" in said
+    assert (place.status()["waiting"], reconciled(place)["earlier"]) == ([], [])
+    (old, new) = show(place, "r0")["effects"]
+    assert (old["state"], old["receipt"], new["receipt"]) == ("confirmed", "7", {"number": "e1"})
+    assert place.run().counts == {"succeeded": 1}
+    assert place.onward("reconcile", "job.py", "r0", "--not-sent").returncode == 2
+
+
+def test_a_correction_that_met_its_own_obligation_is_sent_once_that_was_not(tmp_path: Path) -> None:
+    place = killed_between_send_and_checkpoint(tmp_path, text())
+    assert place.run().counts == {"unconfirmed": 1}
+    corrected(place, fee=60)
+    assert place.run().counts == {"quarantined": 1}, "another payload may have been sent under the key"
+    assert reconciled(place)["earlier"][0]["state"] == "unknown"
+    decision = json.loads(place.fine("reconcile", "job.py", "r0", "--not-sent", "--json"))
+    assert (decision["earlier"], decision["state"]) == (True, "quarantined")
+    place.fine("release", "job.py", "--all")
+    assert place.run().counts == {"succeeded": 1}
+    assert place.status()["waiting"] == []
+
+
+def test_what_is_gone_on_with_is_no_longer_that_of_an_earlier_input(tmp_path: Path) -> None:
+    place = killed_between_send_and_checkpoint(tmp_path, text(QUICK, PROBE))
+    say(place, "probe", "no")
+    place.run("--wait", "0")
+    corrected(place, note="what is sent stays the same")
+    say(place, "probe", "yes")
+    assert place.run().counts == {"succeeded": 1}
+    assert (filings(place), place.status()["waiting"]) == ({"e0": 1}, [])
+
+
 # Nobody can be asked.
+
+
+def test_what_a_vanished_record_owes_is_still_told_and_decided(tmp_path: Path) -> None:
+    place = killed_between_send_and_checkpoint(tmp_path, text())
+    assert place.run().counts == {"unconfirmed": 1}
+    place.write("in.jsonl", [{"id": "other", "entity": "e1"}])
+    assert place.run().counts == {"succeeded": 1}
+    (waiting,) = place.status()["waiting"]
+    assert waiting["reason"] == "an effect still open of a record that is no longer in the source"
+    assert (waiting["count"], waiting["since"] is None) == (1, False)
+    assert "no longer in the source" in place.fine("status", "job.py")
+    (failure,) = place.failures()
+    assert (failure["key"], failure["state"], failure["vanished"]) == ("r0", "unconfirmed", True)
+    assert "unconfirmed, vanished" in place.fine("failures", "job.py")
+    assert "1 record that nobody can be asked about" in place.fine("reconcile", "job.py")
+    place.fine("reconcile", "job.py", "r0", "--sent", '{"number": "7"}', "--json")
+    assert (place.status()["waiting"], place.failures()) == ([], [])
 
 
 def test_what_was_killed_between_send_and_checkpoint_is_not_sent_again(tmp_path: Path) -> None:

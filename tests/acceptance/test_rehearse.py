@@ -73,7 +73,7 @@ def forgetful(payload, idempotency_key, stamp):
     return {{"receipt": uuid.uuid4().hex}}
 
 @job.effect("blind", key="id", deadline=6.0, settle=0.0)
-def blind(payload, idempotency_key):
+def blind(record, idempotency_key):
     return {{"receipt": idempotency_key}}
 
 @blind.probe
@@ -81,7 +81,7 @@ def never_there(idempotency_key):
     return onward.ABSENT
 
 @job.effect("careless", key="id", on_unknown="resend")
-def careless(payload, idempotency_key):
+def careless(record, idempotency_key):
     return {{"receipt": 1}}
 
 @job.effect("drifting", key="id", keyed=True)
@@ -249,7 +249,7 @@ def test_a_key_that_changes_from_reading_to_reading_is_found(tmp_path: Path) -> 
         job = onward.Job("mails", source=onward.iterable(mails, key="id"))
 
         @job.effect("mail", key=("id", "asked"), keyed=True)
-        def mail(payload, idempotency_key):
+        def mail(record, idempotency_key):
             return {"sent": True}
         """,
     )
@@ -286,7 +286,7 @@ def test_an_endpoint_that_is_not_there_is_not_clean(tmp_path: Path) -> None:
         job = onward.Job("case", {SOURCE})
 
         @job.effect("filing", key="id", keyed=True, retry=onward.Retry(attempts=1))
-        def submit(payload, idempotency_key):
+        def submit(record, idempotency_key):
             urllib.request.urlopen("http://127.0.0.1:9/")
         """,
     )
@@ -310,7 +310,7 @@ TERMINAL = """
 job = onward.Job("case", source=onward.jsonl("in.jsonl", key="id"))
 
 @job.effect("filing", key="id", keyed=True)
-def submit(payload, idempotency_key):
+def submit(record, idempotency_key):
     (HERE / "called").write_text(idempotency_key)
 """
 

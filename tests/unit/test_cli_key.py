@@ -46,7 +46,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
 job = Job("filings", EmptySource(), record={record})
 
 @job.effect("annual-report", key={key}, keyed=True)
-def submit(payload, idempotency_key): ...
+def submit(filing, idempotency_key): ...
 {more}
 """
         return str(write(tmp_path / "job.py", text))
@@ -169,7 +169,7 @@ def test_values_that_begin_with_a_dash(job: Job, ask: Ask) -> None:
 
 SECOND = """
 @job.effect("late-fee", key="entity", keyed=True)
-def pay(payload, idempotency_key): ...
+def pay(filing, idempotency_key): ...
 """
 
 

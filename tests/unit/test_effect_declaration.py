@@ -101,7 +101,7 @@ def test_everything_reaches_the_plan(job: Job) -> None:
         expires=86400, confirm_within=7200, on_unknown="resend", formerly="yearly-report", retry=Retry(attempts=7),
         concurrency=3, version="v2", max_output=99,
     )  # fmt: skip
-    async def submit(payload: Any, idempotency_key: str) -> Receipt: ...
+    async def submit(filing: Filing, idempotency_key: str) -> Receipt: ...
 
     @submit.probe
     def asked(idempotency_key: str) -> Any: ...
@@ -193,6 +193,7 @@ def test_a_first_parameter_of_that_name_is_not_the_record(first: str) -> None:
     exec(f"def submit({first}, context): ...\ndef ask({first}): ...\ndef confirmed({first}, submit): ...", names)
     job = bare()
     submit = job.effect("e", key="id")(names["submit"])
+    submit.payload(lambda record: record)
     submit.probe(names["ask"])
     submit.confirm(names["confirmed"])
     effect = effect_of(job)
@@ -290,6 +291,31 @@ def test_values_are_decoded_by_who_takes_them_or_by_who_made_them(job: Job) -> N
     assert decode["submit"]('{"number":7}') == Receipt(number=7)
     assert decode["payload"] is not None
     assert decode["payload"]('{"fee":5}') == Body(fee=5)
+
+
+def test_a_payload_that_nothing_makes_is_refused(job: Job) -> None:
+    def submit(payload: Any, idempotency_key: str, registry: Any) -> Receipt: ...
+
+    effect = job.effect("annual-report", key="entity")(submit)
+    place = re.escape(f"{__file__}:{submit.__code__.co_firstlineno}: effect 'submit' takes `payload` but nothing makes")
+    with pytest.raises(DeclarationError, match=f"^{place} one: declare @submit.payload, or take the record"):
+        job.plan(Params())
+    effect.payload(lambda filing: {})
+    assert effect_of(job).payload is not None
+
+
+def test_a_payload_is_made_of_what_the_effect_takes(job: Job) -> None:
+    @job.effect("annual-report", key="entity")
+    def submit(filing: Filing, payload: Any) -> Receipt: ...
+
+    @job.effect("late-fee", key="entity")
+    def pay(payload: Any, validate: Any) -> Receipt: ...
+
+    @job.effect("reminder", key="entity")
+    def remind(idempotency_key: str) -> Receipt: ...
+
+    plans = [step.effect for step in job.plan(Params()).steps if step.effect is not None]
+    assert [[one.name for one in plan.inputs] for plan in plans] == [["filing"], ["validate"], []]
 
 
 # Names and keys.
@@ -399,7 +425,7 @@ def fields(job: Job, text: str) -> dict[str, Any]:
 
 
 def test_fields_take_their_type_from_the_record(job: Job) -> None:
-    job.effect("e", key=("entity", "filing_year", "fee"))(lambda_named("submit", "payload"))
+    job.effect("e", key=("entity", "filing_year", "fee"))(lambda_named("submit", "record"))
     assert fields(job, '{"entity":"7","filing_year":"2024","fee":"50.00"}') == {
         "entity": "7", "filing_year": 2024, "fee": Decimal("50.00"),
     }  # fmt: skip
@@ -407,7 +433,7 @@ def test_fields_take_their_type_from_the_record(job: Job) -> None:
 
 def test_or_from_the_key() -> None:
     job = bare()
-    job.effect("e", key={"year": int, "due": date, "id": None})(lambda_named("submit", "payload"))
+    job.effect("e", key={"year": int, "due": date, "id": None})(lambda_named("submit", "record"))
     assert fields(job, '{"year":"2024","due":"2024-02-29","id":"x"}') == {
         "year": 2024, "due": date(2024, 2, 29), "id": "x",
     }  # fmt: skip
@@ -418,6 +444,6 @@ def test_records_without_an_identity_are_refused(text: str) -> None:
     from onward.policy.identity import idempotency_key
 
     job = bare()
-    job.effect("e", key="id")(lambda_named("submit", "payload"))
+    job.effect("e", key="id")(lambda_named("submit", "record"))
     with pytest.raises(NoIdentity, match=re.compile("'id'")):
         idempotency_key("e", fields(job, text))

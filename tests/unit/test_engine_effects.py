@@ -34,7 +34,7 @@ class FarSide:
         job = onward.Job(name, source=rows(ids))
 
         @job.effect("report", key="id", **declared)
-        async def submit(payload: Any, idempotency_key: str) -> str:
+        async def submit(record: Any, idempotency_key: str) -> str:
             self.sends[idempotency_key] += 1
             if fails is not None:
                 fails(self.sends[idempotency_key])
@@ -123,6 +123,30 @@ def test_a_probe_that_does_not_answer_says_nothing(tmp_path: Path, answer: str) 
     assert (result.exit_code, result.counts["unconfirmed"]) == (1, 1)
     assert len(asked) >= 1
     assert set(far.sends.values()) == {1}
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_a_probe_that_answers_yes_or_no_brings_no_receipt(tmp_path: Path, said: bool) -> None:
+    far, store = FarSide(), str(tmp_path / "store.db")
+    job = far.job(ids=range(1), deadline=0.1, settle=0)
+    far.submit.probe(lambda idempotency_key: said)
+    result = onward.run(job, store=store, wait=0)
+    assert (result.exit_code, result.counts["unconfirmed"], far.sends) == (1, 1, {})
+    (failure,) = api.failures(job, store=store)
+    assert f"the probe returned {said}, which is no receipt: return the receipt, onward.ABSENT" in failure["error"]
+
+
+@pytest.mark.parametrize("declared", [bool, bool | None, "bool", "bool | None"])
+def test_a_bool_is_a_receipt_where_it_is_declared_as_one(tmp_path: Path, declared: Any) -> None:
+    job = onward.Job("filings", source=rows(range(1)))
+
+    def submit(record: Any, idempotency_key: str) -> bool:
+        raise AssertionError("it is there already")
+
+    submit.__annotations__["return"] = declared
+    effect = job.effect("report", key="id")(submit)
+    effect.probe(lambda idempotency_key: True)
+    assert onward.run(job, store=str(tmp_path / "store.db")).counts["succeeded"] == 1
 
 
 def test_nothing_is_sent_under_a_lease_that_is_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,12 +35,12 @@ def check(record: dict[str, Any]) -> str:
 
 
 @job.effect("keyed", key="id", keyed=True)
-def keyed(payload: Any, idempotency_key: str) -> str:
+def keyed(record: Any, idempotency_key: str) -> str:
     return "receipt"
 
 
 @job.effect("probed", key="id")
-def probed(payload: Any, idempotency_key: str) -> str:
+def probed(record: Any, idempotency_key: str) -> str:
     return "receipt"
 
 
@@ -50,12 +50,12 @@ def ask(idempotency_key: str) -> Any:
 
 
 @job.effect("forgets", key="id", keyed=True, expires=60.0)
-def forgets(payload: Any, idempotency_key: str) -> str:
+def forgets(record: Any, idempotency_key: str) -> str:
     return "receipt"
 
 
 @job.effect("unknown", key="id")
-def unknown(payload: Any, idempotency_key: str) -> str:
+def unknown(record: Any, idempotency_key: str) -> str:
     return "receipt"
 
 
@@ -219,7 +219,7 @@ def test_whoever_hears_what_will_be_called_can_leave(tmp_path: Path) -> None:
         "from pathlib import Path\nimport onward\n"
         'job = onward.Job("case", source=onward.jsonl("in.jsonl", key="id"))\n'
         '@job.effect("filing", key="id", keyed=True)\n'
-        'def submit(payload, idempotency_key):\n    Path(__file__).with_name("called").touch()\n'
+        'def submit(record, idempotency_key):\n    Path(__file__).with_name("called").touch()\n'
     )
     (tmp_path / "in.jsonl").write_text('{"id": "a"}\n')
     told = []

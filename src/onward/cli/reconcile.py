@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from onward.cli import streams
 from onward.cli.target import About, Target, find, split
-from onward.cli.words import brief
+from onward.cli.words import brief, key_text
 from onward.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _decide(target: Target, key: str, sent: str | None, as_json: bool, **said: A
 def _ask(target: Target, as_json: bool, **said: Any) -> int:
     """The exit code is 0 unless the run that asks was stopped early."""
     from onward import api
-    from onward.operate.reconciling import Reconciled
+    from onward.operate.reconciling import LISTED, Reconciled
 
     with streams.kept_clean():  # what the job prints is no part of the answer
         found = api.reconcile(target.job, **said, **target.asked)
@@ -74,18 +74,24 @@ def _ask(target: Target, as_json: bool, **said: Any) -> int:
     if code:
         streams.err(f"onward: {brief(found.reason or 'stopped')}")
     streams.answer(brief(str(found)))
+    for one in found.earlier[:LISTED]:
+        streams.answer(
+            brief(f"record {key_text(one['key'])}: {one['effect']} ({one['idempotency_key']}) is {one['state']}")
+        )
     for line in _next(found, target):
         streams.answer(line)
     return code
 
 
 def _next(found: Reconciled, target: Target) -> list[str]:
+    say = target.command("reconcile", "KEY", "--not-sent").replace("--not-sent", "--sent RECEIPT (or --not-sent)")
     if found.for_a_person:
-        say = target.command("reconcile", "KEY", "--not-sent").replace("--not-sent", "--sent RECEIPT (or --not-sent)")
         return [
             f"{found.for_a_person:,} wait for a person; which: {target.command('failures', '--state', 'unconfirmed')}",
             f"Next, for each: {say}",
         ]
+    if found.earlier:
+        return [f"Next, for each: {say}"]
     return [f"Next: {target.run_command}"] if found.records and set(found.counts) != {"succeeded"} else []
 
 

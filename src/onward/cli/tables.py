@@ -215,7 +215,7 @@ def failures(causes: Sequence[Answer], first: Sequence[Answer], target: Target) 
     listed = [
         (
             key_text(one["key"]),
-            one["state"],
+            one["state"] + (", vanished" if one["vanished"] else ""),
             one["step"] or "the record itself",
             one["kind"] or "",
             str(one["attempts"]),

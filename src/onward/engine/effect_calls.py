@@ -77,6 +77,9 @@ def _probed(answer: Any, probe: CallPlan) -> Answered:
         return Answered("absent")
     if answer is Answer.UNKNOWN or answer is None:
         return Answered("unknown", reason="the probe could not tell")
+    if isinstance(answer, bool) and not probe.may_be_bool:
+        told = f"the probe returned {answer}, which is no receipt"
+        return Answered("unknown", reason=f"{told}: return the receipt, onward.ABSENT or onward.UNKNOWN")
     try:
         return Answered("found", probe.encode(answer))
     except OutputError as error:

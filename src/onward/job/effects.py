@@ -173,6 +173,16 @@ def check_fields(step: Effect[..., Any], record: Any) -> None:
             )
 
 
+def check_payload(step: Effect[..., Any]) -> None:
+    """Raises DeclarationError where what is sent would be empty in every record. Known once all parts are declared."""
+    origins = {slot.origin for slot in step.slots}
+    if "payload" in origins and "payload" not in step.parts and not origins & {"record", "step"}:
+        raise DeclarationError(
+            f"{where(step.function)}: effect '{step.name}' takes `payload` but nothing makes one: declare "
+            f"@{step.name}.payload, or take the record"
+        )
+
+
 def check_names(step: Effect[..., Any], others: Iterable[Effect[..., Any]]) -> None:
     """Raises DeclarationError where two effects of a job would have an obligation in common."""
     for other in others:

@@ -89,12 +89,14 @@ class GroupPlan:
 
 
 class CallPlan(NamedTuple):
-    """A function that an effect calls besides its own. `encode` turns what it returns into JSON text."""
+    """A function that an effect calls besides its own. `encode` turns what it returns into JSON text; `may_be_bool`:
+    a bool among it is a value like any other, as the effect's receipt is declared to be one."""
 
     function: Callable[..., Any]
     is_async: bool
     arguments: tuple[Argument, ...]
     encode: Callable[[Any], str]
+    may_be_bool: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 from onward.errors import DeclarationError, UsageError
 from onward.job.annotations import MISSING
 from onward.job.coding import encoder, output_decoder, record_decoder
-from onward.job.effects import Effect, key_values
+from onward.job.effects import Effect, check_payload, key_values
 from onward.job.fields import field_of
 from onward.job.groups import NO_VALUE, Group, Limit, value_text
 from onward.job.plan import Argument, CallPlan, EffectPlan, GroupPlan, StepPlan
@@ -86,6 +87,7 @@ class _Planner:
         return self._groups[id(group)]
 
     def _effect(self, step: Effect[..., Any], receipt: Shape) -> EffectPlan:
+        check_payload(step)
         parts = {kind: self._call(part, step, receipt) for kind, part in step.parts.items()}
         inputs = [self._argument(step, slot) for slot in step.slots if slot.origin in ("record", "step")]
         decode, receipt_of = record_decoder(self._record), record_decoder(receipt)
@@ -113,6 +115,7 @@ class _Planner:
             is_async=inspect.iscoroutinefunction(part.function),
             arguments=tuple(self._argument(part, slot, effect) for slot in part.slots),
             encode=encoder(returned, part.options.max_output),
+            may_be_bool=_is_bool(effect.returns()),
         )
 
     def _argument(self, step: Step[..., Any], slot: Slot, effect: Effect[..., Any] | None = None) -> Argument:
@@ -174,6 +177,13 @@ def _value_reader(field: str, decode: Callable[[str], Any]) -> Callable[[str], s
         return NO_VALUE
 
     return value_of
+
+
+def _is_bool(annotation: Any) -> bool:
+    """Whether it is `bool`, or has it as a choice, written out or as text."""
+    if isinstance(annotation, str):
+        return "bool" in (choice.strip() for choice in annotation.split("|"))
+    return annotation is bool or (bool in get_args(annotation) and get_origin(annotation) in (Union, UnionType))
 
 
 def _payload_code(step: Step[..., Any]) -> list[Any]:

@@ -94,7 +94,10 @@ def status(desk: Desk, subject: Subject) -> dict[str, Any]:
 def failures(
     desk: Desk, subject: Subject, kind: str | None = None, state: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Failed, quarantined and unconfirmed records in source order. Raises UsageError at once for a wrong word."""
+    """Failed, quarantined and unconfirmed records in source order; of those that vanished, the unconfirmed ones.
+
+    Raises UsageError at once for a wrong word.
+    """
     states = failed_states(state)
     check_kind(kind)
     return (
@@ -110,6 +113,7 @@ def failures(
             "failed_runs": one.failed_runs,
             "at": moment(one.at),
             "waiting": None if one.waiting is None else _waiting(one.waiting),
+            "vanished": one.vanished,
         }
         for one in desk.failures(subject.number, states, kind)
     )

@@ -75,7 +75,8 @@ class Standing:
 @dataclass(frozen=True, slots=True)
 class FailedRecord:
     """A failed, quarantined or unconfirmed record and its newest failure. `step` None: its value did not fit. An
-    unconfirmed one need not have failed: it has no `kind` then, its `error` is what it waits for."""
+    unconfirmed one need not have failed: it has no `kind` then, its `error` is what it waits for. `vanished`: the
+    source no longer has it; what it owes is open all the same."""
 
     key: str
     state: State
@@ -88,6 +89,7 @@ class FailedRecord:
     failed_runs: int
     at: float
     waiting: Waiting | None = None
+    vanished: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,20 @@ class EntryFacts:
     ask_at: float | None
     asks: int
     run: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOpen:
+    """An obligation that an earlier input of a record has left open: no run asks about it, a person decides. `state`:
+    the record's, `entry`: the obligation's; `intended_at` in UTC seconds."""
+
+    record: str
+    state: State
+    effect: str
+    key: str
+    entry: EntryState
+    generation: int
+    intended_at: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ import apsw
 import orjson
 
 from onward.codec import loads
-from onward.model import State, StepVersion
+from onward.model import EntryState, State, StepVersion
 from onward.policy.suspects import SUSPECT
 from onward.ports.clock import Clock
 from onward.ports.desk import Became, ExportWish
-from onward.ports.facts import Cause, FailedRecord, InFlight, InstanceFacts, RunFacts, Standing, Waiting
+from onward.ports.facts import Cause, FailedRecord, InFlight, InstanceFacts, LeftOpen, RunFacts, Standing, Waiting
 from onward.ports.sink import ExportRow
 from onward.ports.work import Pause
 from onward.store.sqlite import statements
@@ -37,6 +37,8 @@ WAITS = {
 PERSON = "person"
 A_PERSON = "a person's word"
 AN_ANSWER = "an answer about what was, or may have been, sent"
+VANISHED_OPEN = "an effect still open of a record that is no longer in the source"
+EARLIER_OPEN = f"{A_PERSON}: obligations of earlier inputs are open"
 DEAD_HOLDER = "held by a run that died; the next run takes it up"
 
 
@@ -164,6 +166,18 @@ class Questions:
             general[reason] = known + number, min(first, since)
         for reason, (number, since) in general.items():
             yield Waiting(f"{A_PERSON}: {reason}" if reason else A_PERSON, number, None, since)
+        number, until, first_since = self.rows("unconfirmed_vanished", instance=instance)[0]
+        if number:
+            yield Waiting(VANISHED_OPEN, number, until, first_since)
+        earlier = self.left_open(instance)
+        if earlier:
+            yield Waiting(EARLIER_OPEN, len(earlier), None, min(one.intended_at for one in earlier))
+
+    def left_open(self, instance: int) -> list[LeftOpen]:
+        return [
+            LeftOpen(key, State(state), effect, effect_key, EntryState(entry), generation, at)
+            for key, state, effect, effect_key, entry, generation, at in self.rows("left_open", instance=instance)
+        ]
 
     def became(self, records: Sequence[int]) -> Iterator[Became]:
         for start in range(0, len(records), PAGE):
@@ -308,11 +322,13 @@ def _failed_record(
     deaths: int,
     failed_runs: int,
     at: float,
+    vanished: int,
     *waits: Any,
 ) -> FailedRecord:
     text = _error(message, waits[2])
     waits_for = waiting(state, *waits) if state == State.UNCONFIRMED else None
-    return FailedRecord(key, State(state), step, kind, error_type, text, attempts, deaths, failed_runs, at, waits_for)
+    counters = attempts, deaths, failed_runs
+    return FailedRecord(key, State(state), step, kind, error_type, text, *counters, at, waits_for, bool(vanished))
 
 
 def _error(message: str | None, waits_for: str | None) -> str:

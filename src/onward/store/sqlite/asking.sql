@@ -53,15 +53,16 @@ ORDER BY since LIMIT :limit
 -- name: steps_done
 SELECT step FROM checkpoints WHERE record = :record AND generation = :generation
 
+-- What an unconfirmed record owes is open whether or not the source still has the record.
 -- name: failed_records
 SELECT record FROM set_aside
 WHERE instance = :instance AND state IN (SELECT value FROM json_each(:states))
-  AND vanished = 0 AND (:kind IS NULL OR kind = :kind)
+  AND vanished IN (0, 1) AND (vanished = 0 OR state = 'unconfirmed') AND (:kind IS NULL OR kind = :kind)
 ORDER BY position, record
 
 -- name: failed_page
-SELECT s.key, s.state, s.step, s.kind, s.error_type, s.message, s.attempts, s.deaths, s.failed_runs, s.at, s.hold,
-    s.not_before, s.waits_for, s.since
+SELECT s.key, s.state, s.step, s.kind, s.error_type, s.message, s.attempts, s.deaths, s.failed_runs, s.at, s.vanished,
+    s.hold, s.not_before, s.waits_for, s.since
 FROM json_each(:rows) j CROSS JOIN set_aside s ON s.record = j.value
 WHERE s.state IN (SELECT value FROM json_each(:states))
 
@@ -70,7 +71,7 @@ SELECT step, kind, error_type, sum(state = 'failed'), sum(state = 'quarantined')
        key, message, waits_for, min(position)
 FROM set_aside
 WHERE instance = :instance AND state IN (SELECT value FROM json_each(:states))
-  AND vanished = 0 AND (:kind IS NULL OR kind = :kind)
+  AND vanished IN (0, 1) AND (vanished = 0 OR state = 'unconfirmed') AND (:kind IS NULL OR kind = :kind)
 GROUP BY step, kind, error_type
 
 -- name: find
@@ -104,10 +105,24 @@ SELECT waits_for, since FROM set_aside WHERE record = :record
 SELECT count(*), min(not_before) FROM records
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished = 0 AND hold IS NULL
 
+-- name: unconfirmed_vanished
+SELECT count(*), min(CASE WHEN hold IS NULL AND not_before > 0 THEN not_before END),
+    min(CASE WHEN hold = 'person' THEN since END)
+FROM records
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished = 1
+
 -- name: unconfirmed_held
 SELECT waits_for, count(*), min(since) FROM set_aside
 WHERE instance = :instance AND state = 'unconfirmed' AND vanished = 0 AND hold = 'person'
 GROUP BY waits_for
+
+-- Whether an input was ever replaced while an effect was open: all entries of the ledger are looked at only then.
+-- name: left_open
+SELECT r.key, r.state, e.name, e.key, e.state, e.generation, e.intended_at
+FROM (SELECT 1 FROM counts WHERE instance = :instance AND what = 'left_open' AND n > 0 LIMIT 1)
+CROSS JOIN effects e CROSS JOIN records r ON r.id = e.record
+WHERE e.state IN ('intended', 'unknown', 'sent') AND r.instance = :instance AND e.generation < r.generation
+ORDER BY r.position, r.id, e.generation, e.name
 
 -- name: became
 SELECT r.key, r.state, r.step, r.hold, r.not_before,

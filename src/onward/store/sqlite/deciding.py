@@ -199,6 +199,7 @@ class Act:
         counted = [[record] for record in other if not matching[record][1]]
         for step, number in change.rows("superseded_steps", counted):
             change.count("step", step, -number)
+        change.count("left_open", "", change.rows("left_open", rows)[0][0])
         change.execute("next_generation", rows)
         change.execute("corrected_inputs", rows)
         self._move(change, state, [matching[record] for record in other])

@@ -161,6 +161,7 @@ def _replace_unfinished(change: Change, rows: list[list[Any]]) -> None:
         if row[4] != State.PENDING:
             transitions.require(State(row[4]), State.PENDING)
         change.move(State(row[4]), State.PENDING, 1)
+    change.count("left_open", "", change.rows("left_open", rows)[0][0])
     change.execute("replace_unfinished", rows)
     change.execute("rank_again", [[row[0], row[5], row[6]] for row in rows])
     change.execute("next_inputs", rows)

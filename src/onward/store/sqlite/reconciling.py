@@ -45,6 +45,18 @@ class _Word:
         self._where: dict[str, Any] = {"record": word.record, "name": word.effect, "key": word.key}
 
     def apply(self) -> State | None:
+        return self._earlier() if self._word.earlier else self._current()
+
+    def _earlier(self) -> State | None:
+        """A run that has the record in hand may come upon the entry at any time; else it is nobody's."""
+        found = self._change.rows("earlier_obligation", **self._where)
+        if not found or found[0][0] == State.IN_PROGRESS or found[0][1] not in OPEN:
+            return None
+        self._settle_entry()
+        self._tell(self._word.step)
+        return State(found[0][0])
+
+    def _current(self) -> State | None:
         found = self._change.rows("obligation", **self._where)
         if not found:
             return None

@@ -3,6 +3,11 @@ SELECT r.state, r.vanished, r.generation, r.step, r.hold, r.key, e.state, e.run
 FROM records r LEFT JOIN effects e ON e.name = :name AND e.key = :key AND e.record = r.id AND e.generation = r.generation
 WHERE r.id = :record AND r.instance = :instance
 
+-- name: earlier_obligation
+SELECT r.state, e.state
+FROM records r JOIN effects e ON e.name = :name AND e.key = :key AND e.record = r.id AND e.generation < r.generation
+WHERE r.id = :record AND r.instance = :instance
+
 -- name: settle_by_word
 UPDATE effects SET state = :state, receipt = coalesce(:receipt, receipt), ask_at = 0,
     sent_at = CASE WHEN :state = 'confirmed' THEN coalesce(sent_at, :now) ELSE sent_at END

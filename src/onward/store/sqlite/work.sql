@@ -282,6 +282,11 @@ WHERE id IN (SELECT value ->> 0 FROM json_each(:rows))
 SELECT c.step, count(*) FROM checkpoints c JOIN records r ON r.id = c.record AND r.generation = c.generation
 WHERE r.id IN (SELECT value ->> 0 FROM json_each(:rows)) GROUP BY c.step
 
+-- What these records leave open under the input that they had.
+-- name: left_open
+SELECT count(*) FROM json_each(:rows) j CROSS JOIN effects e ON e.record = j.value ->> 0
+WHERE e.state IN ('intended', 'unknown', 'sent')
+
 -- name: next_inputs
 INSERT OR REPLACE INTO inputs (record, generation, hash, value)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(:rows)
