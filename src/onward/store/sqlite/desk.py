@@ -103,11 +103,13 @@ class SqliteDesk:
 
     def settle(self, instance: int, word: Word) -> State | None:
         with self._acting():
-            return reconciling.settle(self._writing(), self._clock, instance, word, self._questions.lives)
+            return reconciling.settle(self._writing(), self._clock, instance, word, self._questions.is_held)
 
     def ask_again(self, instance: int, asking: Asking) -> Asked:
         with self._acting():
-            return reconciling.ask_again(self._writing(), self._clock, instance, asking, self._questions.lives)
+            return reconciling.ask_again(
+                self._writing(), self._clock, instance, asking, self._questions.lives, self._questions.is_held
+            )
 
     def became(self, records: Sequence[int]) -> Iterator[Became]:
         with connection._plain_errors(self.path):
