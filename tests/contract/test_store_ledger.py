@@ -283,6 +283,20 @@ def test_a_call_that_was_given_up_is_waited_for_as_long_as_its_process_lives(ben
         assert (told.meeting, told.sending) == ("adopt" if digest == "h" else "conflict", False)
 
 
+def test_what_was_given_up_is_gone_on_with_once_its_process_has_died(bench: Bench) -> None:
+    run = bench.start("a", "b")
+    a, b = claim(bench, run)
+    met(bench, run, intent(a), intent(b, "ow1-y"))
+    bench.state(run, unconfirmed(a, INTENDED, hold="person"), unconfirmed_of(b, "ow1-y"))
+    bench.store.end_run(run, 1, "done")
+    second = begin(bench)
+    assert plain(claim(bench, second)) == ["b"]  # the call for a goes on in this process
+    bench.store.end_run(second, 1, "done")
+    bench.die(run)
+    (again,) = [one for one in claim(bench, begin(bench)) if plain([one]) == ["a"]]
+    assert (entry_of(again).state, entry_of(again).fence < again.fence) == (INTENDED, True)
+
+
 def test_a_call_that_has_ended_and_is_a_persons_is_adopted(bench: Bench) -> None:
     run = bench.start("a", "b")
     a, b = claim(bench, run)

@@ -238,13 +238,17 @@ def test_a_call_that_may_still_be_sending_is_not_asked_about(bench: Bench, desk:
     one = unconfirmed(bench, run, EntryState.INTENDED)
     assert ask(bench, desk) == Asked(sending=1)
     bench.store.end_run(run, 1, "done")
+    assert ask(bench, desk) == Asked(sending=1)  # its thread goes on in this process
+    bench.die(run)
     assert ask(bench, desk).records == [one.id]
 
 
 def test_what_may_still_be_sending_was_not_not_sent(bench: Bench, desk: Desk) -> None:
     run = start(bench)
     one = unconfirmed(bench, run, EntryState.INTENDED)
-    with pytest.raises(UsageError, match=f"the call for k may still be sending: run {run}.* stop that run first"):
+    with pytest.raises(
+        UsageError, match=f"the call for k may still be sending: the process of run {run}.* stop that run first"
+    ):
         settle(bench, desk, word(one, None))
     assert (row(bench)["state"], ledger(desk, one)) == ("unconfirmed", [(KEY, "intended", None)])
     bench.die(run)

@@ -99,6 +99,10 @@ class Questions:
         """Whether a run that has not ended is alive."""
         if boot != self._clock.boot or lease_until <= self._clock.steady():
             return False
+        return self.is_held(run)
+
+    def is_held(self, run: int) -> bool:
+        """Whether the process lives that a run was in, and the run goes on there, or a call that it gave up on may."""
         try:
             return self._locks.is_held(run)
         except OSError:  # a folder that cannot be written has no lock file to ask; the lease must do

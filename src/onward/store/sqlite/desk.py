@@ -103,7 +103,7 @@ class SqliteDesk:
 
     def settle(self, instance: int, word: Word) -> State | None:
         with self._acting():
-            return reconciling.settle(self._writing(), self._clock, instance, word, self._questions.lives)
+            return reconciling.settle(self._writing(), self._clock, instance, word, self._questions.is_held)
 
     def left_open(self, instance: int) -> list[LeftOpen]:
         with connection._plain_errors(self.path):
@@ -111,7 +111,9 @@ class SqliteDesk:
 
     def ask_again(self, instance: int, asking: Asking) -> Asked:
         with self._acting():
-            return reconciling.ask_again(self._writing(), self._clock, instance, asking, self._questions.lives)
+            return reconciling.ask_again(
+                self._writing(), self._clock, instance, asking, self._questions.lives, self._questions.is_held
+            )
 
     def became(self, records: Sequence[int]) -> Iterator[Became]:
         with connection._plain_errors(self.path):

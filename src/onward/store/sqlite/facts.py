@@ -12,7 +12,7 @@ from onward.model import EntryState, Fact, State
 from onward.policy import transitions
 from onward.store.sqlite import chain, ledger
 from onward.store.sqlite.change import Change, cause, storable
-from onward.store.sqlite.ledger import Holds, Lives
+from onward.store.sqlite.ledger import Holds, Living
 
 # Facts that differ in nothing but their record are written by one statement.
 Groups = dict[tuple[Any, ...], list[int]]
@@ -23,12 +23,12 @@ class _FenceGone(Exception):
 
 
 def apply(
-    change: Change, facts: Sequence[Fact], lineages: dict[object, int], lives: Lives
+    change: Change, facts: Sequence[Fact], lineages: dict[object, int], living: Living
 ) -> tuple[set[tuple[int, int]], Holds]:
     """Apply all facts whose fence holds; (record, fence) of the others, which changed nothing, and what intents met."""
     change.connection.execute("SAVEPOINT facts")
     try:
-        finished, met = _write(change, facts, lineages, lives)
+        finished, met = _write(change, facts, lineages, living)
         lost: set[tuple[int, int]] = set()
     except _FenceGone:
         change.connection.execute("ROLLBACK TO facts")
@@ -37,7 +37,7 @@ def apply(
         lost = asked - {(record, fence) for record, fence in change.array("holders", [list(one) for one in asked])}
         lost |= ledger.not_theirs(change, facts)
         facts = [fact for fact in facts if (fact.record, fact.fence) not in lost]
-        finished, met = _write(change, facts, lineages, lives)
+        finished, met = _write(change, facts, lineages, living)
     change.connection.execute("RELEASE facts")
     _count(change, facts, finished)
     own = [one.entry.name for one in met.values() if one.meeting in ("go", "go on", "adopt")]
@@ -46,10 +46,10 @@ def apply(
 
 
 def _write(
-    change: Change, facts: Sequence[Fact], lineages: dict[object, int], lives: Lives
+    change: Change, facts: Sequence[Fact], lineages: dict[object, int], living: Living
 ) -> tuple[Counter[int], Holds]:
     """Raises _FenceGone; how many records finished by each lineage, and what intents met."""
-    met = ledger.apply(change, facts, lives)  # the entry first: whoever takes a record over reads it first
+    met = ledger.apply(change, facts, living)  # the entry first: whoever takes a record over reads it first
     if met is None:
         raise _FenceGone
     finishing: Groups = defaultdict(list)

@@ -7,7 +7,7 @@ makes the entry, supersedes one that is known as not applied, or is told what it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from onward.codec import plain_key
@@ -18,10 +18,17 @@ from onward.store.sqlite.change import Change
 OPEN = (State.PENDING, State.IN_PROGRESS, State.UNCONFIRMED)
 Holds = dict[tuple[int, int], Met]
 Place = tuple[str, str]
-Lives = Callable[[int, str, float], bool]  # whether a run is alive, by number, boot and lease
 
 
-def apply(change: Change, facts: Sequence[Fact], lives: Lives) -> Holds | None:
+@dataclass(frozen=True, slots=True)
+class Living:
+    """Whether a run is alive, by number, boot and lease; and whether the process lives that a run was in."""
+
+    run: Callable[[int, str, float], bool]
+    process_of: Callable[[int], bool]
+
+
+def apply(change: Change, facts: Sequence[Fact], living: Living) -> Holds | None:
     """Write what the facts say of their entries; what intents came upon, or None where an entry is no longer theirs."""
     facts = [fact for fact in facts if fact.effect is not None]
     if not facts:
@@ -33,7 +40,7 @@ def apply(change: Change, facts: Sequence[Fact], lives: Lives) -> Holds | None:
     for block, rows in (("intend_again", again), ("settle_entries", others)):
         if rows and change.execute(block, rows) != len(rows):
             return None
-    return _Intents(change, lives).meet(intents) if intents else {}
+    return _Intents(change, living).meet(intents) if intents else {}
 
 
 def not_theirs(change: Change, facts: Sequence[Fact]) -> set[tuple[int, int]]:
@@ -56,17 +63,12 @@ def may_be_sending(state: str, hold: str | None, entry: str | None) -> bool:
     return state == State.UNCONFIRMED and hold is not None and entry == EntryState.INTENDED
 
 
-def is_alive(change: Change, run: int, lives: Lives) -> bool:
-    """Whether a run has not ended, and its process lives."""
-    return any(lives(*found) for found in change.rows("open_run", other=run))
-
-
 class _Intents:
     """The intents of one commit, in turn: each sees what those before it have changed."""
 
-    def __init__(self, change: Change, lives: Lives):
+    def __init__(self, change: Change, living: Living):
         self._change = change
-        self._lives = lives
+        self._living = living
         self._alive: dict[int, bool] = {}
 
     def meet(self, intents: Sequence[Fact]) -> Holds:
@@ -135,14 +137,14 @@ class _Intents:
             in_good_hands = state in OPEN and not vanished and hold is None and self._is_alive(instance)
             origin_job = f"{job} ({name})" if name else job
             origin = f"record {plain_key(record_key)} of {origin_job}"
-            sending = may_be_sending(state, hold, entry.state) and is_alive(self._change, sent_by, self._lives)
+            sending = may_be_sending(state, hold, entry.state) and self._living.process_of(sent_by)
             known[entry.name, entry.key] = entry, in_good_hands, sending, origin, origin_job
         return known
 
     def _is_alive(self, instance: int) -> bool:
         if instance not in self._alive:
             runs = self._change.rows("open_runs_of", other=instance)
-            self._alive[instance] = any(self._lives(*run) for run in runs)
+            self._alive[instance] = any(self._living.run(*run) for run in runs)
         return self._alive[instance]
 
 

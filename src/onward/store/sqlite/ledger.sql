@@ -56,9 +56,6 @@ WHERE NOT EXISTS (SELECT 1 FROM effects e
 -- name: open_runs_of
 SELECT id, boot, lease_until FROM runs WHERE instance = :other AND ended IS NULL
 
--- name: open_run
-SELECT id, boot, lease_until FROM runs WHERE id = :other AND ended IS NULL
-
 -- name: names_of_job
 SELECT DISTINCT c.name FROM instances i JOIN counts c ON c.instance = i.id
 WHERE i.job = :job AND c.what = 'intents' AND c.n > 0
@@ -66,3 +63,15 @@ WHERE i.job = :job AND c.what = 'intents' AND c.n > 0
 -- name: open_under_name
 SELECT count(*) FROM effects e JOIN records r ON r.id = e.record JOIN instances i ON i.id = r.instance
 WHERE e.name = :name AND e.state IN ('intended', 'unknown', 'sent') AND i.job = :job
+
+-- Runs whose calls were given up on before they ended.
+-- name: given_up_calls
+SELECT json_group_array(DISTINCT e.run) FROM records r CROSS JOIN effects e ON e.record = r.id AND e.state = 'intended'
+WHERE r.state <> 'succeeded' AND r.instance = :instance AND r.state = 'unconfirmed' AND r.vanished IN (0, 1)
+  AND r.hold = 'person'
+
+-- name: ask_about_given_up
+UPDATE records SET hold = NULL, not_before = 0
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1) AND hold = 'person'
+  AND EXISTS (SELECT 1 FROM effects e WHERE e.record = records.id AND e.state = 'intended'
+              AND e.run IN (SELECT value FROM json_each(:rows)))

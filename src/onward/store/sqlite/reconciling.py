@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import apsw
@@ -18,19 +18,21 @@ from onward.ports.desk import Asked, Asking, Word
 from onward.store.sqlite import chain, facts, statements
 from onward.store.sqlite.change import Change
 from onward.store.sqlite.connection import transaction
-from onward.store.sqlite.ledger import Lives, is_alive, may_be_sending
+from onward.store.sqlite.ledger import may_be_sending
 
 SQL = {**statements.load("work.sql"), **statements.load("reconciling.sql")}
 OPEN = (EntryState.INTENDED, EntryState.UNKNOWN, EntryState.SENT)
 EVENTS = {True: "effect_confirmed", False: "effect_denied"}
 AT_ONCE = 500
+Lives = Callable[[int, str, float], bool]
+IsHeld = Callable[[int], bool]  # whether the process lives that a run was in
 
 
-def settle(connection: apsw.Connection, clock: Clock, instance: int, word: Word, lives: Lives) -> State | None:
+def settle(connection: apsw.Connection, clock: Clock, instance: int, word: Word, is_held: IsHeld) -> State | None:
     """What `ports.desk.Desk.settle` does, in one transaction."""
     change = Change(connection, instance, None, clock, SQL)
     with transaction(connection):
-        after = _Word(change, word, lives).apply()
+        after = _Word(change, word, is_held).apply()
         change.flush()
     return after
 
@@ -38,9 +40,9 @@ def settle(connection: apsw.Connection, clock: Clock, instance: int, word: Word,
 class _Word:
     """One word: the entry first, then the record."""
 
-    def __init__(self, change: Change, word: Word, lives: Lives):
+    def __init__(self, change: Change, word: Word, is_held: IsHeld):
         self._change = change
-        self._lives = lives
+        self._is_held = is_held
         self._word = word
         self._where: dict[str, Any] = {"record": word.record, "name": word.effect, "key": word.key}
 
@@ -63,14 +65,10 @@ class _Word:
         state, vanished, generation, at, hold, key, entry, run = found[0]
         if state != State.UNCONFIRMED or entry not in OPEN:
             return None
-        if (
-            self._word.receipt is None
-            and may_be_sending(state, hold, entry)
-            and is_alive(self._change, run, self._lives)
-        ):
+        if self._word.receipt is None and may_be_sending(state, hold, entry) and self._is_held(run):
             raise UsageError(
-                f"the call for {plain_key(key)} may still be sending: run {run}, which gave up on it, is alive; "
-                "stop that run first, then decide; nothing was changed"
+                f"the call for {plain_key(key)} may still be sending: the process of run {run}, which gave up on it, "
+                "is alive; stop that run first, then decide; nothing was changed"
             )
         self._gone = bool(vanished)
         self._settle_entry()
@@ -128,12 +126,14 @@ class _Word:
         chain.tell(self._change, [(word.record, EVENTS[sent], step, reason, detail)], actor=word.actor)
 
 
-def ask_again(connection: apsw.Connection, clock: Clock, instance: int, asking: Asking, lives: Lives) -> Asked:
+def ask_again(
+    connection: apsw.Connection, clock: Clock, instance: int, asking: Asking, lives: Lives, is_held: IsHeld
+) -> Asked:
     """What `ports.desk.Desk.ask_again` does."""
     change = Change(connection, instance, None, clock, SQL)
     with transaction(connection):
         alive = {run for run, boot, until in change.rows("open_runs") if lives(run, boot, until)}
-        asked, noted = _choose(change.rows("open_obligations"), asking, alive)
+        asked, noted = _choose(change.rows("open_obligations"), asking, alive, is_held)
         reason = "asked about again" + (f"; {asking.reason}" if asking.reason else "")
         for start in range(0, len(noted), AT_ONCE):
             rows = [(record, "effect_asked", step, reason) for record, step in noted[start : start + AT_ONCE]]
@@ -142,7 +142,7 @@ def ask_again(connection: apsw.Connection, clock: Clock, instance: int, asking: 
 
 
 def _choose(
-    rows: Iterable[tuple[Any, ...]], asking: Asking, alive: set[int]
+    rows: Iterable[tuple[Any, ...]], asking: Asking, alive: set[int], is_held: IsHeld
 ) -> tuple[Asked, list[tuple[int, str | None]]]:
     """What is asked about; and record and step of those, for their histories."""
     asked = Asked()
@@ -152,7 +152,7 @@ def _choose(
             continue
         if state == State.IN_PROGRESS and run in alive:
             asked.busy += 1
-        elif may_be_sending(state, hold, entry) and sent_by in alive:
+        elif may_be_sending(state, hold, entry) and is_held(sent_by):
             asked.sending += 1  # its call was given up on, and may go on in a process that lives
         elif name is None or name in (asking.confirmed if entry == EntryState.SENT else asking.found_out):
             asked.records.append(record)

@@ -44,6 +44,3 @@ ORDER BY r.position, r.id
 
 -- name: open_runs
 SELECT id, boot, lease_until FROM runs WHERE ended IS NULL
-
--- name: open_run
-SELECT id, boot, lease_until FROM runs WHERE id = :other AND ended IS NULL

@@ -17,7 +17,7 @@ from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
 from onward.ports.clock import Clock
 from onward.ports.work import Batch, DeadRun, FeedState, GateStanding, OlderOutputs, Outcome, Pause, RunBegun, RunStart
-from onward.store.sqlite import chain, claims, connection, facts, feeding, gates, names, waits
+from onward.store.sqlite import chain, claims, connection, facts, feeding, gates, ledger, names, waits
 from onward.store.sqlite.change import Change, storable
 from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.reading import read_counts, read_older_outputs, read_result_versions
@@ -53,6 +53,8 @@ class SqliteWorkStore:
         self._locks = RunLocks(path)
         self._instances: dict[int, int] = {}
         self._lineages: dict[object, int] = {}
+        self._living = ledger.Living(self._is_alive, self._locks.is_held)
+        self._sends_on: set[int] = set()  # ended runs whose calls may go on in this process
         self._fault: OnwardError | None = None
         self._disk_failed = False
 
@@ -70,6 +72,9 @@ class SqliteWorkStore:
                 self._locks.hold(run)
                 begun = RunBegun(run, instance, new_instance, 0)
                 begun.dead_runs, begun.others = self._bury(change, run)
+                ended = [sent_by for sent_by in change.array("given_up_calls") if not self._locks.is_held(sent_by)]
+                if ended:
+                    change.execute("ask_about_given_up", ended)
                 if not start.asks_only:
                     if not begun.others:
                         begun.reset_failed = self._reset_failed(change, start)
@@ -86,7 +91,7 @@ class SqliteWorkStore:
         outcome = Outcome()
         with self._change_by(run) as change:
             if batch.facts:
-                outcome.lost, outcome.met = facts.apply(change, batch.facts, self._lineages, self._is_alive)
+                outcome.lost, outcome.met = facts.apply(change, batch.facts, self._lineages, self._living)
             for block in batch.blocks:
                 outcome.fed.append(feeding.apply(change, block, self._store_inputs))
             if batch.wishes:
@@ -135,7 +140,10 @@ class SqliteWorkStore:
                 self._held_by(change, run, death=0)
                 change.execute("give_back", to_suspect=DEATHS_TO_SUSPECT)
                 head = chain.end(change, run, reason, {"exit_code": exit_code})
-        self._locks.drop(run)
+                if run in change.array("given_up_calls"):
+                    self._sends_on.add(run)
+        if run not in self._sends_on:
+            self._locks.drop(run)
         return head
 
     def instance_of(self, run: int) -> int:
@@ -215,7 +223,7 @@ class SqliteWorkStore:
             self._fault = None
 
     def close(self) -> None:
-        for run in self._instances:
+        for run in self._instances.keys() - self._sends_on:
             self._locks.drop(run)
         if self._disk_failed:
             connection.close_untouched(self._connection)
