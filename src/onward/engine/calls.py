@@ -81,7 +81,7 @@ class LocalCaller:
             return EndedEarly(done.reason)
         except StaleCheckpoint as stale:
             return Stale(stale.step, str(stale))
-        except (asyncio.CancelledError, GeneratorExit):  # the latter: nobody waits for it any more
+        except asyncio.CancelledError:
             raise
         except OnwardError as error:  # a resource or the source failed: no fault of the record
             return Raised(Classified(Kind.FATAL, type(error).__name__, str(error), not_applied=True))

@@ -150,6 +150,7 @@ def readable_twice(path: str | Path) -> Iterator[IO[bytes]]:
 # What `export` and `failures --json` write; such lines can be given back as they are.
 _LINE_FIELDS = {
     "key",
+    "vanished",
     "input",
     "outputs",
     "state",
