@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Collection
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -136,7 +137,8 @@ def start_until_done(spec: Spec, victim: forked.Victim, report: Report) -> None:
             report.found.append(f"start {report.starts} hangs")
             return
         if code in (0, 1):
-            report.found += convicted(spec, victim, f"after start {report.starts}")
+            waits = {"unconfirmed"} if spec.form == "effect" else set()  # longer than the run stayed
+            report.found += convicted(spec, victim, f"after start {report.starts}", waits)
             if not looking.keys_in(victim.store, "failed") and not asked_again(spec, victim):
                 return
         elif code < 0 or code == 7:
@@ -147,9 +149,11 @@ def start_until_done(spec: Spec, victim: forked.Victim, report: Report) -> None:
 
 
 def asked_again(spec: Spec, victim: forked.Victim) -> bool:
-    """Whether an effect that takes its process along, or its memory, is still to be tried: each try waits for the one
-    before to have landed, for longer than a run stays."""
+    """Whether an effect that takes its process along, or its memory, is still to be tried, or one that was beside it:
+    each try waits for the one before to have landed, for longer than a run stays."""
     states = states_of(victim)
+    if any(states.get(key) == "unconfirmed" for key in spec.innocent):
+        return True
     return any(EXPECTED[deed] == "system" and states[key] == "unconfirmed" for key, deed in spec.poison.items())
 
 
@@ -160,10 +164,12 @@ def states_of(victim: forked.Victim) -> dict[str, str]:
     return found
 
 
-def convicted(spec: Spec, victim: forked.Victim, when: str) -> list[str]:
-    """Innocent records that a run which ended by itself has left in another state than succeeded."""
+def convicted(spec: Spec, victim: forked.Victim, when: str, waits: Collection[str] = frozenset[str]()) -> list[str]:
+    """Innocent records that a run which ended by itself has left in another state than succeeded, or one in `waits`."""
     states = states_of(victim)
-    return [f"{key} is {states.get(key)} {when}" for key in spec.innocent if states.get(key) != "succeeded"]
+    return [
+        f"{key} is {states.get(key)} {when}" for key in spec.innocent if states.get(key) not in {"succeeded", *waits}
+    ]
 
 
 def judge(spec: Spec, victim: forked.Victim, report: Report) -> list[str]:
