@@ -1,4 +1,4 @@
-"""The measured side: no-op async steps run by onward in this process, over JSONL records of 200 bytes."""
+"""The measured side: no-op async steps, or a no-op effect, over JSONL records of 200 bytes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ async def third(record: dict[str, str]) -> int:
     return 1
 
 
-def no_op_job(source: str, steps: int) -> onward.Job:
+def no_op_job(source: str, steps: int, effect: bool) -> onward.Job:
     job = onward.Job("no-op", source=onward.jsonl(source, key="id"), concurrency=CONCURRENCY)
+    if effect:
+        job.effect("no-op", key="id", keyed=True)(first)
+        return job
     for step in (first, second, third)[:steps]:
         job.step(step)
     return job
@@ -40,7 +43,7 @@ def no_op_job(source: str, steps: int) -> onward.Job:
 
 def run(options: Any) -> None:
     """Run at most `--records` records and tell how fast, and when the first step was called."""
-    job = no_op_job(str(options.input), options.steps)
+    job = no_op_job(str(options.input), options.steps, options.effect)
     started = time.perf_counter()
     result = onward.run(job, store=str(options.store), limit=options.records)
     seconds = time.perf_counter() - started
@@ -77,6 +80,7 @@ def feed(options: Any) -> None:
 def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--feed", action="store_true", help="measure feeding alone")
+    parser.add_argument("--effect", action="store_true", help="the only step is an effect")
     options = parser.parse_args()
     (feed if options.feed else run)(options)
 

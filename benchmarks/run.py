@@ -152,6 +152,20 @@ def three_steps(bench: Bench) -> Iterator[Figure]:
     yield Figure("three steps, against a loop that commits each state", ratio, "×", 5, 10, detail=detail)
 
 
+def effects(bench: Bench) -> Iterator[Figure]:
+    """A step that is an effect, its receipt its checkpoint, beside the same step without."""
+    records = bench.options.records
+    source = bench.input(records)
+    pairs = []
+    for _ in range(bench.options.rounds):
+        pairs.append([bench.run("measured.py", source, records, *words)["rate"] for words in ((), ("--effect",))])
+        say(f"pure step {pairs[-1][0]:,.0f}/s, effect {pairs[-1][1]:,.0f}/s")
+    rates = [median([pair[at] for pair in pairs]) for at in (0, 1)]
+    detail = f"{1e6 / rates[1]:.1f} µs against {1e6 / rates[0]:.1f} µs"
+    measure = "cost of an effect against a pure step"
+    yield Figure(measure, median([pure / effect for pure, effect in pairs]), "×", 2.5, None, "lower", detail)
+
+
 def feeding(bench: Bench) -> Iterator[Figure]:
     count = bench.options.scale
     source = bench.input(count + LEFT * bench.options.rounds)
@@ -202,7 +216,7 @@ def importing(bench: Bench) -> Iterator[Figure]:
 
 GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "loop": one_step, "raw": one_step, "dbos": one_step, "three": three_steps,
-    "feed": feeding, "resume": resuming, "import": importing,
+    "effect": effects, "feed": feeding, "resume": resuming, "import": importing,
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class HandClock:
-    """`ports.Clock` moved by hand. Wall time may jump, steady time only grows, a reboot starts it anew."""
+    """`ports.clock.Clock` moved by hand. Wall time may jump, steady time only grows, a reboot starts it anew."""
 
     def __init__(self, now: float = 1_700_000_000.0, steady: float = 1000.0):
         self._now = now

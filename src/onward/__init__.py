@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onward.api import export, failures, release, rerun, results, retry, run, run_async, status
+    from onward.api import export, failures, reconcile, rehearse, release, rerun, results, retry, run, run_async, status
     from onward.errors import (
         DeclarationError,
         Done,
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
         Transient,
         UsageError,
     )
+    from onward.job.groups import Group, Limit
     from onward.job.job import Job
-    from onward.model import Result, Retry, RunResult
+    from onward.model import ABSENT, UNKNOWN, Mismatch, Result, Retry, RunResult
     from onward.sources.csv_file import csv
     from onward.sources.directory import directory
     from onward.sources.iterable import iterable
@@ -26,11 +27,16 @@ if TYPE_CHECKING:
     from onward.sources.parquet import parquet
 
 __all__ = [
+    "ABSENT",
+    "UNKNOWN",
     "DeclarationError",
     "Done",
     "Fatal",
+    "Group",
     "Invalid",
     "Job",
+    "Limit",
+    "Mismatch",
     "OnwardError",
     "Rejected",
     "Result",
@@ -45,6 +51,8 @@ __all__ = [
     "iterable",
     "jsonl",
     "parquet",
+    "reconcile",
+    "rehearse",
     "release",
     "rerun",
     "results",
@@ -56,7 +64,19 @@ __all__ = [
 
 # Names are loaded when they are first used: `import onward` alone costs next to nothing.
 _HOMES = {
-    "onward.api": ("export", "failures", "release", "rerun", "results", "retry", "run", "run_async", "status"),
+    "onward.api": (
+        "export",
+        "failures",
+        "reconcile",
+        "rehearse",
+        "release",
+        "rerun",
+        "results",
+        "retry",
+        "run",
+        "run_async",
+        "status",
+    ),
     "onward.errors": (
         "DeclarationError",
         "Done",
@@ -67,8 +87,9 @@ _HOMES = {
         "Transient",
         "UsageError",
     ),
+    "onward.job.groups": ("Group", "Limit"),
     "onward.job.job": ("Job",),
-    "onward.model": ("Result", "Retry", "RunResult"),
+    "onward.model": ("ABSENT", "UNKNOWN", "Mismatch", "Result", "Retry", "RunResult"),
     "onward.sources.csv_file": ("csv",),
     "onward.sources.directory": ("directory",),
     "onward.sources.iterable": ("iterable",),
@@ -77,7 +98,7 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-_FACES = ("testing",)
+_FACES = ("http", "testing")
 
 
 def __getattr__(name: str) -> Any:

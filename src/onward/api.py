@@ -1,6 +1,6 @@
 """What `import onward` offers besides declaring: running a job, asking about it, deciding about its records.
 
-`instances`, `causes`, `show` and `bind` serve the command line alone and are not offered.
+`instances`, `causes`, `show`, `log`, `verify_log` and `bind` serve the command line alone and are not offered.
 """
 
 from __future__ import annotations
@@ -11,22 +11,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from onward import runner
+from onward import codec, runner
 from onward.engine.govern import Bounds
 from onward.engine.tally import Progress
-from onward.errors import DeclarationError, ExportError, UsageError
+from onward.errors import DeclarationError, ExportError, OutputError, UsageError
 from onward.job import checks, registry
 from onward.job.coding import record_validate
 from onward.job.instance import Binding
 from onward.job.job import Job
-from onward.job.plan import FailureLimit
+from onward.job.plan import FailureLimit, StepPlan
 from onward.model import Result, RunResult
-from onward.operate import acts, choices, questions
+from onward.operate import acts, choices, history, pausing, questions, reconciling
 from onward.operate.acts import Marked
 from onward.operate.questions import Subject
-from onward.ports import Desk, InstanceFacts
+from onward.operate.reconciling import Decision, Reconciled
+from onward.ports.desk import Desk
+from onward.ports.facts import InstanceFacts
+from onward.rehearsal.report import Announced, Report
 
 T = TypeVar("T")
+_NOT_GIVEN: Any = object()
 
 
 def run(
@@ -120,12 +124,48 @@ def causes(
 
 
 def show(
-    job: Job | str, key: Any, *, store: str | None = None, params: Any = None, instance: str | None = None
+    job: Job | str,
+    key: Any,
+    *,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    payloads: bool = False,
 ) -> dict[str, Any]:
-    """One record's whole history and the reasons."""
+    """One record's whole history and the reasons. `payloads`: also what its effects send."""
     with _desk(job, store) as desk:
         subject = _subject(desk, job, params, instance)
-        return questions.show(desk, subject, choices.one_record(desk, subject.number, key))
+        return questions.show(desk, subject, choices.one_record(desk, subject.number, key), payloads)
+
+
+def log(
+    job: Job | str,
+    *,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    since: float | None = None,
+    payloads: bool = False,
+) -> Iterator[dict[str, Any]]:
+    """Every decision about an instance and its reason, oldest first."""
+    return _each(job, store, params, instance, lambda desk, subject: history.log(desk, subject, since, payloads))
+
+
+def verify_log(
+    job: Job | str | None,
+    *,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    expected: str | None = None,
+) -> dict[str, Any]:
+    """Whether the history is what was written: an instance's, or that of all a job's, or of all the store's."""
+    if job is None:
+        with contextlib.closing(runner.open_desk(runner.store_url(None, store))) as desk:
+            return history.verify(desk, None, None, expected)
+    named = bind(job, params, instance).instance if isinstance(job, Job) and params is not None else instance
+    with _desk(job, store) as desk:
+        return history.verify(desk, _name(job), named, expected)
 
 
 def retry(
@@ -195,6 +235,107 @@ def rerun(
     return _act("rerun", job, store, params, instance, selection)
 
 
+def pause(
+    job: Job | str,
+    *,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    group: str | None = None,
+    reason: str | None = None,
+) -> str:
+    """Let no call begin any more, in one group or in all of the instance, until `resume`; what came of it in words."""
+    _check_group(job, group)
+    with _desk(job, store) as desk:
+        return pausing.pause(desk, _subject(desk, job, params, instance), group, reason)
+
+
+def resume(
+    job: Job | str,
+    *,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    group: str | None = None,
+    reason: str | None = None,
+) -> str:
+    """Let what was paused go on; what came of it in words."""
+    with _desk(job, store) as desk:
+        return pausing.resume(desk, _subject(desk, job, params, instance), group, reason)
+
+
+def _check_group(job: Job | str, group: str | None) -> None:
+    declared = not isinstance(job, Job) or job.group or any(step.options.group for step in job.steps)
+    if group is not None and not declared:
+        raise UsageError(f"job '{_name(job)}' has no groups: no step is declared with group=…")
+
+
+def reconcile(
+    job: Job | str,
+    key: Any = _NOT_GIVEN,
+    *,
+    sent: Any = _NOT_GIVEN,
+    not_sent: bool = False,
+    effect: str | None = None,
+    reason: str | None = None,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+) -> Decision | Reconciled:
+    """Settle what an effect left open.
+
+    With a `key`, as a person says: it was `sent`, with this receipt (a JSON value that fits the effect's return
+    annotation; a person's word needs no confirmation), or it was `not_sent`, and the next run sends it. Without: ask
+    all open probes and confirmations again, now, each once; what is confirmed goes on with its later steps. `effect`:
+    only this one, by its name in the ledger. `reason` is kept with the name of the system's user.
+
+    Raises UsageError for an unknown key, a record that is not unconfirmed, a receipt that does not fit, `not_sent`
+    where the call may still be sending in a run that is alive, and, where it asks, inside a running event loop.
+    """
+    decides = sent is not _NOT_GIVEN or not_sent
+    if decides != (key is not _NOT_GIVEN) or (sent is not _NOT_GIVEN and not_sent):
+        raise UsageError("a decision is one record's key and what became of it: sent, with its receipt, or not sent")
+    if not decides:
+        return _ask_again(job, effect, reason, store, params, instance)
+    receipt = None if not_sent else _plain_receipt(sent)
+    with _desk(job, store) as desk:
+        subject = _subject(desk, job, params, instance)
+        steps = _binding(desk, job, params, subject.instance)[1] if isinstance(job, Job) else None
+        return reconciling.decide(desk, subject, key, steps, receipt=receipt, effect=effect, reason=reason)
+
+
+def _ask_again(
+    job: Job | str, effect: str | None, reason: str | None, store: str | None, params: Any, instance: str | None
+) -> Reconciled:
+    if isinstance(job, str):
+        raise UsageError("asking again needs the job's file, which has the probes and confirmations")
+    _stop_if_only_loaded()
+    _refuse_inside_loop()
+    with _desk(job, store) as desk:
+        subject = _subject(desk, job, params, instance)
+        binding, steps = _binding(desk, job, params, subject.instance)
+        asked = reconciling.ask_again(desk, subject, steps, effect, reason)
+        if not asked.records:
+            return reconciling.reconciled(desk, subject, steps, asked, None, effect)
+    ended = runner.run(job, binding, runner.Options(store, asks_about=asked.records, create=False))
+    with _desk(job, store) as desk:
+        return reconciling.reconciled(desk, subject, steps, asked, ended, effect)
+
+
+def _binding(desk: Desk, job: Job, params: Any, instance: str) -> tuple[Binding, Sequence[StepPlan]]:
+    """The params of an instance, those of its newest run where none are given; and its steps."""
+    facts = questions.choose_instance(desk, job.name, instance)
+    binding = job.bind(params) if params is not None else job.bind_json(facts.params)
+    return binding, job.plan(binding.params).steps
+
+
+def _plain_receipt(sent: Any) -> str:
+    try:
+        return codec.dumps(sent)
+    except OutputError as error:
+        raise UsageError(f"a receipt is a plain JSON value: {error}") from None
+
+
 def export(
     job: Job | str,
     out: str | Path,
@@ -230,6 +371,43 @@ def results(
 ) -> Iterator[Result]:
     """Results in source order, from one snapshot, in constant memory."""
     return _each(job, store, params, instance, lambda desk, subject: questions.results(desk, subject, state))
+
+
+def rehearse(
+    job: Job,
+    *,
+    records: int = 3,
+    params: Any = None,
+    instance: str | None = None,
+    wait: float = 120.0,
+    announce: Callable[[Announced], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
+    """Crash-test a job: run its first `records` records, killed at every commit and before and after every call of an
+    effect, and resumed each time, on stores that are thrown away. The job's own store is not touched.
+
+    Effects are really called, at whatever endpoint the job and its `params` name, under idempotency keys that begin
+    with `rehearsal-`. `announce` is told which, before anything is called; what it raises ends the rehearsal there.
+    `wait`: seconds to stay for what is unconfirmed after a kill. `progress` hears how many of how many kills are over.
+
+    Raises UsageError, also for a job in a notebook, and inside a running event loop.
+    """
+    _stop_if_only_loaded()
+    _refuse_inside_loop("rehearse", "a thread: await asyncio.to_thread(onward.rehearse, …)")
+    if not isinstance(job, Job):
+        raise UsageError(f"what is to be rehearsed must be a Job, not {job!r}")
+    try:
+        number, seconds = checks.positive_int("records", records), checks.seconds_from_zero("wait", wait)
+    except DeclarationError as error:
+        raise UsageError(str(error)) from None
+    from onward.rehearsal import rehearse as rehearsing
+
+    binding = bind(job, params, instance)
+    return rehearsing.rehearse(job, binding, number, seconds, announce or _unheard, progress or _unheard)
+
+
+def _unheard(*told: Any) -> None:
+    """Nobody listens."""
 
 
 def _refuse_own_files(job: Job | str, store: str | None, params: Any, out: Path) -> None:
@@ -365,11 +543,11 @@ def _stop_if_only_loaded() -> None:
         raise registry.StopLoading
 
 
-def _refuse_inside_loop() -> None:
+def _refuse_inside_loop(what: str = "run", instead: str = "await onward.run_async(…)") -> None:
     import asyncio
 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise UsageError("onward.run was called inside a running event loop; use: await onward.run_async(…)")
+    raise UsageError(f"onward.{what} was called inside a running event loop; use: {instead}")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class SystemClock:
-    """`ports.Clock` on this host: wall time for what is shown, boot time (which counts sleep) for leases."""
+    """`ports.clock.Clock` on this host: wall time for what is shown, boot time (which counts sleep) for leases."""
 
     def now(self) -> float:
         return time.time()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from typing import Any
@@ -11,7 +12,8 @@ import orjson
 from onward.errors import OutputError
 
 _AS_ZERO = bytes(48 if 48 <= byte <= 57 else 0 for byte in range(256))
-_LONG_NUMBER = b"0" * 16
+_LONG = 16
+_LONG_NUMBER = b"0" * _LONG
 _FAST_TYPES = (str, bool, type(None))
 _PLAIN = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
@@ -28,7 +30,7 @@ def may_lose_digits(text: bytes) -> bool:
 
 def loads(text: str | bytes) -> Any:
     """Decode JSON; integers of any size keep every digit. Raises ValueError."""
-    if len(text) < len(_LONG_NUMBER) or not may_lose_digits(_as_bytes(text)):
+    if len(text) < _LONG or not may_lose_digits(_as_bytes(text)):
         try:
             return orjson.loads(text)
         except orjson.JSONDecodeError:
@@ -111,6 +113,22 @@ def canonical_key(value: Any) -> str:
     if value is None:
         raise ValueError("the key is null")
     raise ValueError(f"the key is {value!r} ({kind.__name__}); keys are text or integers")
+
+
+def canonical_hash(text: str) -> str:
+    """128 bits over what JSON text says, whatever the order of its names."""
+    return hashlib.blake2b(_sorted(text), digest_size=16).hexdigest()
+
+
+def _sorted(text: str) -> bytes:
+    """Which of the two encoders writes it depends on what the text says alone."""
+    if not may_lose_digits(_as_bytes(text)):
+        try:
+            return orjson.dumps(orjson.loads(text), option=orjson.OPT_SORT_KEYS)
+        except (TypeError, orjson.JSONDecodeError):
+            pass  # half of a surrogate pair, or a float beyond range
+    value = loads(text)
+    return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode()
 
 
 def plain_key(key: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any
+from enum import Enum, StrEnum
+from typing import Any, Literal
 
 
 class State(StrEnum):
@@ -74,6 +74,93 @@ class StoredOutput:
     output: str
 
 
+Meeting = Literal["go", "go on", "adopt", "wait", "conflict"]
+
+
+class EntryState(StrEnum):
+    """What is known of one obligation in the ledger of effects."""
+
+    INTENDED = "intended"  # the intent is durable: from here on it may be under way
+    UNKNOWN = "unknown"  # a call ended, or its process did, without an answer
+    SENT = "sent"  # the receipt is durable, and nothing is confirmed
+    CONFIRMED = "confirmed"
+    ABSENT = "absent"  # known as not applied; a corrected payload may follow
+
+
+class Answer(Enum):
+    """What a probe or confirm says besides a receipt or True."""
+
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+ABSENT = Answer.ABSENT
+UNKNOWN = Answer.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """What a confirm says of an acknowledgement that does not match: a person must look."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class Entry:
+    """One obligation in the ledger, as its holder sees it. `payload` and `receipt` are JSON text; times in UTC seconds.
+
+    `record` is the one that answers for it, in its `generation`; `fence` that of its newest intent, made `intended_at`;
+    `first_at`: when the first was; `ask_at`: not to be asked about before; `asks`: questions without an answer.
+    `origin`: whose it was before it was adopted, in words; `origin_job`: the job that had made it, with its instance.
+    """
+
+    name: str
+    key: str
+    state: EntryState
+    payload: str
+    payload_hash: str
+    receipt: str | None
+    record: int
+    generation: int
+    fence: int
+    first_at: float
+    intended_at: float
+    ask_at: float = 0.0
+    asks: int = 0
+    sent_at: float | None = None
+    origin: str | None = None
+    origin_job: str | None = None
+
+
+@dataclass(slots=True)
+class EffectFact:
+    """What a fact says of its record's obligation; written together with it.
+
+    With `payload` it is an intent: the entry is made, or superseded where it was not applied, or met. Without, it is
+    what became of an entry that the record answers for. `former`: (name, key) under which it may be known from before.
+    """
+
+    name: str
+    key: str
+    state: EntryState
+    payload: str | None = None
+    payload_hash: str = ""
+    receipt: str | None = None
+    ask_at: float = 0.0
+    asks: int = 0
+    former: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(slots=True)
+class Met:
+    """What an intent came upon. `entry` is as it stands now; `meeting` says what it is to this record. `sending`: a
+    call that was given up may still be going on, in a process that lives."""
+
+    meeting: Meeting
+    entry: Entry
+    sending: bool = False
+
+
 @dataclass(slots=True)
 class Claimed:
     """A record that this run holds. `key` is canonical JSON text, `value` the input as JSON text (None: not stored)."""
@@ -90,6 +177,7 @@ class Claimed:
     solo_deaths: int
     failed_runs: int
     checkpoints: dict[str, StoredOutput] = field(default_factory=dict)
+    entries: dict[str, Entry] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -98,7 +186,9 @@ class Fact:
 
     `state` is the state afterwards. IN_PROGRESS means that the record stays with this run: its attempt `attempts` of
     `step` counts as started when `started`. `checkpoint` is the output of `done_step`, made by `version`.
-    `lineage` is set with SUCCEEDED: the versions that made the result, in step order.
+    `lineage` is set with SUCCEEDED: the versions that made the result, in step order. `gate`: where a record that
+    leaves this run waits for its next call (JSON text of a group's or step's name and a value), None for no such place.
+    `sent_by`: the job that had sent what this checkpoint adopts.
     """
 
     record: int
@@ -121,6 +211,9 @@ class Fact:
     reason: str | None = None
     lineage: tuple[tuple[str, str], ...] | None = None
     skipped: str | None = None
+    effect: EffectFact | None = None
+    gate: str | None = None
+    sent_by: str | None = None
 
 
 @dataclass(slots=True)
@@ -128,7 +221,8 @@ class SourceRecord:
     """One record read from a source: canonical key, JSON text of its value, and where it stands.
 
     `invalid` is set where the value does not fit the job's record type: it is set aside when it is fed. `bad`: it is
-    no record at all but a bad line that is set aside, and goes on only with a corrected value.
+    no record at all but a bad line that is set aside, and goes on only with a corrected value. `rank` sorts as records
+    are to be admitted, before their position does; `gate` as in `Fact`.
     Not frozen: they are made by the million, and a frozen one takes three times as long to make.
     """
 
@@ -137,6 +231,8 @@ class SourceRecord:
     position: int
     invalid: str | None = None
     bad: bool = False
+    rank: str = ""
+    gate: str | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -220,6 +316,19 @@ class Counts:
 
     def of(self, state: State) -> int:
         return self.states.get(state, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """The first entry of a history that does not fit its chain, and why: that of `run`, or (None) of what people
+    decided about the instance. `at` and `event` None: it is not there; `instance` None: no chain in particular."""
+
+    instance: int | None
+    run: int | None
+    seq: int
+    at: float | None
+    event: str | None
+    why: str
 
 
 @dataclass(frozen=True, slots=True)

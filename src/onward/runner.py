@@ -21,13 +21,17 @@ from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.place import whole_path
 from onward.model import RunResult, StepVersion
-from onward.ports import Batch, Desk, RunStart, Sink, Source
+from onward.ports.desk import Desk
+from onward.ports.sink import Sink
+from onward.ports.source import Source
+from onward.ports.work import Batch, RunStart
 from onward.sinks import formats
 from onward.sources.given import BY_POSITION as BY_POSITION
 from onward.sources.given import Given
 from onward.store.sqlite.connection import path_of
 from onward.store.sqlite.desk import SqliteDesk
 from onward.store.sqlite.in_memory import InMemoryStore
+from onward.store.sqlite.telling import Hearer, TellingStore
 from onward.store.sqlite.work import LEASE_SECONDS, SqliteWorkStore
 
 LAST_WAIT = 1.0
@@ -106,6 +110,11 @@ def open_in_memory(store_inputs: bool, dies_after: Callable[[int, Batch], bool])
     return InMemoryStore(SystemClock(), store_inputs, dies_after)
 
 
+def open_telling(file: Path, store_inputs: bool, hearer: Hearer) -> TellingStore:
+    """A store in a file that tells of each commit."""
+    return TellingStore(file, SystemClock(), store_inputs, hearer)
+
+
 def open_sink(out: str | Path, format: str | None, flat: bool) -> Sink:
     """Where an export goes. Raises UsageError."""
     return formats.open_sink(out, format, flat)
@@ -162,12 +171,13 @@ def _leave_behind(loop: asyncio.AbstractEventLoop) -> None:
 
 async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
     """Run to an end on the current event loop."""
-    plan = job.plan(binding.params)
+    plan = options.plan or job.plan(binding.params)
     if not plan.steps:
         raise UsageError(f"job '{job.name}' has no steps")
     source = options.source or job.open_source(binding.params)
     url = store_url(job, options.store)
-    if options.opened is None:
+    asks_only = options.asks_about is not None
+    if options.opened is None and not asks_only:
         _refuse_missing_input(source, url, job.name, binding.instance)
     store = options.opened or open_work(url, options.create, plan.store_inputs, options.waits)
     try:
@@ -177,10 +187,13 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
                 instance=binding.instance,
                 host=platform.node(),
                 params=binding.params_json or "{}",
-                location=source.location,
+                location=None if asks_only else source.location,
                 steps=tuple(StepVersion(step.name, step.version) for step in plan.steps),
                 resume_cap=plan.resume_cap,
                 source_changed=options.source_changed,
+                gates=plan.groups,
+                effects=tuple((step.effect.name, step.effect.formerly) for step in plan.steps if step.effect),
+                asks_only=asks_only,
             )
         )
     except BaseException:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from onward import runner
@@ -19,39 +20,55 @@ from onward.job import registry
 from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.plan import Plan
+from onward.job.stand_ins import with_stand_ins
 from onward.model import RunResult
 from onward.operate.questions import result_of
-from onward.ports import Batch, ExportWish
+from onward.ports.desk import ExportWish
+from onward.ports.work import Batch
 
 T = TypeVar("T")
 
 __all__ = ["run"]
 
 
-def run(job: Job, records: Iterable[Any], *, params: Any = None, crash_at: str | int | None = None) -> RunResult:
+def run(
+    job: Job,
+    records: Iterable[Any],
+    *,
+    params: Any = None,
+    effects: Mapping[str, Any] = MappingProxyType({}),
+    crash_at: str | int | None = None,
+) -> RunResult:
     """Run the job on `records` (plain values, or instances of its record type) instead of its source.
 
     Back-offs are over as soon as they begin; everything else is as in a real run, but that `process=True` steps run in
     this process. Records are keyed by the fields that the job's source names; without such, texts and integers are
     their own keys, and others have their place in the list.
 
+    `effects`: for each effect, by its name in the ledger, what stands in for the outside world: a function of `payload`
+    and `idempotency_key` (those that it asks for) that returns the receipt, or the receipt itself. Probes and
+    confirmations are not asked; after a crash a stand-in is called again with the same key.
+
     `crash_at`: the run is dropped after the first commit that holds an output of this step, or after the commit of
     this number, as if the process had died; then it is resumed and runs to its end. A run with fewer commits ends
     without a crash, so that `for n in range(1, 20)` tries one place after the other.
 
     A refusal that costs no attempt (429) is tried again at once; after a thousand in a row for one record the run stops
-    with exit code 3.
+    with exit code 3. A stand-in whose call ends without an answer is called again with the same key at once; after five
+    calls in vain its record stays unconfirmed.
 
     `results` of what is returned has every record in source order, whatever became of it (`state`). Raises UsageError.
     """
     if registry.loading():
         raise registry.StopLoading
     binding = job.bind(params)
-    plan = job.plan(binding.params)
+    plan = with_stand_ins(job.plan(binding.params), effects)
     given = list(records)
     source = runner.source_of(given, _key(job, binding, given))
     store = runner.open_in_memory(plan.store_inputs, _dies_after(plan, crash_at))
-    options = runner.Options(source=source, opened=store, in_process=True, handle_signals=False)
+    options = runner.Options(
+        source=source, opened=store, in_process=True, handle_signals=False, plan=plan, patient=False
+    )
 
     def to_the_end() -> RunResult:
         try:

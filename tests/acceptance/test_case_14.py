@@ -41,6 +41,32 @@ def work(record):
 """
 
 
+SENDER = """
+import asyncio, signal
+job = onward.Job("case", source=onward.jsonl("in.jsonl", key="id"), concurrency=8)
+APPLIED = HERE / "applied.log"
+
+@job.effect("filing", key="id", deadline=2, settle=0)
+async def file(payload, idempotency_key):
+    if payload["id"] == "r17":
+        await asyncio.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGKILL)
+    await asyncio.sleep(0.05)
+    with APPLIED.open("a") as log:
+        log.write(json.dumps([payload["id"], idempotency_key]) + "\\n")
+    return "filed"
+
+@file.payload
+def body(record):
+    return record
+
+@file.probe
+def filed(idempotency_key):
+    lines = APPLIED.read_text().splitlines() if APPLIED.exists() else []
+    return "filed" if any(json.loads(line)[1] == idempotency_key for line in lines) else onward.ABSENT
+"""
+
+
 def a_place(folder: Path, text: str, keys: list[str] = KEYS) -> Place:
     place = Place(folder, text)
     place.write("in.jsonl", [{"id": key} for key in keys])
@@ -73,12 +99,26 @@ def test_three_starts_at_most_and_exactly_the_guilty_one(tmp_path: Path) -> None
 
 
 def test_two_that_kill_are_both_found(tmp_path: Path) -> None:
-    place = a_place(tmp_path, (KILLER % "def").replace('== "r17"', 'in ("r17", "r18")'))
+    both = (KILLER % "def").replace('== "r17"', 'in ("r17", "r18")').replace("os.kill", "time.sleep(0.3); os.kill")
+    place = a_place(tmp_path, both)  # each waits for the other to have started
     starts, code = until_it_ends_by_itself(place)
     assert starts <= 3
     assert code == 1
     assert [failure["key"] for failure in place.failures()] == ["r17", "r18"]
     assert place.status()["counts"]["succeeded"] == RECORDS - 2
+
+
+def test_an_effect_that_kills_is_found_though_its_outcome_is_open(tmp_path: Path) -> None:
+    """Between two tries its send has to have landed, so that it leaves the run and comes back, as do its neighbours."""
+    place = a_place(tmp_path, SENDER)
+    starts, code = until_it_ends_by_itself(place)
+    assert starts <= 3
+    assert code == 1
+    (failure,) = place.failures()
+    assert (failure["key"], failure["state"], failure["kind"]) == ("r17", "quarantined", "system")
+    assert place.status()["counts"]["succeeded"] == RECORDS - 1
+    applied = [json.loads(line)[0] for line in (tmp_path / "applied.log").read_text().splitlines()]
+    assert sorted(applied) == [key for key in KEYS if key != "r17"]
 
 
 def test_a_convict_that_is_released_and_cured_succeeds(tmp_path: Path) -> None:
@@ -177,3 +217,48 @@ def eat(record):
         kept.append(bytearray(1 << 20))
     return record
 """
+
+
+DEADLY_EFFECT = """
+import signal
+job = onward.Job("case", source=onward.jsonl("in.jsonl", key="id"), concurrency=8)
+
+@job.effect("notice", key="id", deadline=1.0, settle=0.2%s)
+async def send(record):
+    started(record["id"], "send")
+    if record["id"] == "r17":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return record["id"]
+"""
+NOTHING_THERE = """
+@send.probe
+async def there(record):
+    return onward.ABSENT
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [DEADLY_EFFECT % ", keyed=True", DEADLY_EFFECT % "" + NOTHING_THERE],
+    ids=["sent again with its key", "asked about first"],
+)
+def test_an_effect_that_kills_is_found_as_soon(tmp_path: Path, text: str) -> None:
+    """Also where a run has to wait before it may ask: a suspect stays one meanwhile."""
+    place = a_place(tmp_path, text)
+    starts, code = until_it_ends_by_itself(place)
+    assert (starts <= 3, code) == (True, 1)
+    (failure,) = place.failures()
+    assert (failure["key"], failure["state"], failure["kind"]) == ("r17", "quarantined", "system")
+    assert place.status()["counts"]["succeeded"] == RECORDS - 1
+    assert len(place.export()) == RECORDS - 1
+
+
+def test_an_effect_that_kills_and_that_nobody_can_be_asked_about_is_left_to_a_person(tmp_path: Path) -> None:
+    place = a_place(tmp_path, DEADLY_EFFECT % "")
+    assert until_it_ends_by_itself(place) == (2, 1)
+    assert place.calls("send").count("r17") == 1
+    failures = place.failures()
+    assert "r17" in {one["key"] for one in failures}
+    assert {one["state"] for one in failures} == {"unconfirmed"}
+    assert len(failures) <= 8 + 8  # what was being sent, or about to be, when the process died
+    assert sorted(set(place.calls("send"))) == sorted(place.calls("send"))

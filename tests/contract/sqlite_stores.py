@@ -11,9 +11,13 @@ import apsw
 from store_conformance import LEASE, Versions
 
 from clocks import HandClock
+from judge import chains
 from onward.codec import canonical_key
 from onward.model import Counts, State
+from onward.store.sqlite.desk import SqliteDesk
 from onward.store.sqlite.work import SqliteWorkStore
+
+WAITING = ("pending", "unconfirmed")
 
 
 class SqliteStores:
@@ -32,6 +36,13 @@ class SqliteStores:
         store = SqliteWorkStore(self.path, self.clock, LEASE, store_inputs=store_inputs)
         self._opened.append(store)
         return store
+
+    def desk(self) -> SqliteDesk:
+        if self.path is not None:
+            return SqliteDesk(self.path, self.clock)
+        made = SqliteDesk(None, self.clock, self.connection)
+        made._questions._locks = self._opened[0]._locks  # without a file only the store knows who lives
+        return made
 
     def die(self, store: SqliteWorkStore, run: int) -> None:
         # In this process the lock is what tells a living run from a dead one; its end is never written.
@@ -68,7 +79,11 @@ class SqliteStores:
         return Versions(groups)
 
     def faults(self) -> list[str]:
-        return [fault for instance in self.instances() for fault in Tables(self, instance).faults()]
+        found = [fault for instance in self.instances() for fault in Tables(self, instance).faults()]
+        return found + chains.broken(self.connection)
+
+    def chain(self, run: int | None, instance: int = 1) -> list[dict[str, Any]]:
+        return self.query("SELECT * FROM history WHERE instance = ? AND run IS ? ORDER BY id", instance, run)
 
     def row(self, key: Any, instance: int = 1) -> dict[str, Any]:
         found = self.query("SELECT * FROM records WHERE instance = ? AND key = ?", instance, canonical_key(key))
@@ -114,6 +129,7 @@ class Tables:
         self.failures = {row["record"]: row for row in query("SELECT * FROM failures")}
         self.counters = query("SELECT * FROM counts WHERE instance = ?", instance)
         self.present = [row for row in self.records if not row["vanished"]]
+        self.obliged = {row["record"] for row in query("SELECT record FROM effects WHERE state <> 'absent'")}
 
     def counts(self) -> Counts:
         states = dict.fromkeys(State, 0)
@@ -125,7 +141,7 @@ class Tables:
             if row["state"] in ("failed", "quarantined"):
                 failure = self.failures[row["id"]]
                 failures[failure["step"], failure["kind"]] += 1
-            if row["state"] == "pending" and row["hold"] is not None:
+            if row["state"] in WAITING and row["hold"] is not None:
                 held[row["hold"]] += 1
             if row["state"] == "succeeded" and self.lineages[row["lineage"]]["skipped"] is not None:
                 skipped += 1
@@ -172,9 +188,9 @@ class Tables:
             "held by a run of another instance": held and run is not None and run["instance"] != row["instance"],
             "has a run though nobody holds it": not held and row["run"] is not None,
             "started though nobody holds it": not held and row["started"],
-            "in progress though it vanished": held and row["vanished"],
-            "set apart though it is not pending": row["hold"] is not None and row["state"] != "pending",
-            "waits though it is not pending": row["not_before"] and row["state"] != "pending",
+            "in progress though it vanished": held and row["vanished"] and row["id"] not in self.obliged,
+            "set apart though it does not wait": row["hold"] is not None and row["state"] not in WAITING,
+            "waits though it is at work or done": row["not_before"] and row["state"] not in WAITING,
             "made by versions nobody knows": row["state"] == "succeeded" and row["lineage"] not in self.lineages,
             "succeeded in another generation": row["state"] == "succeeded"
             and row["succeeded_generation"] != row["generation"],

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from clocks import HandClock
 from onward.codec import canonical_key
 from onward.model import Claimed, Counts, Fact, Failure, FeedBlock, FeedOutcome, Kind, SourceRecord, State, StepVersion
-from onward.ports import Batch, ClaimWish, Outcome, RunBegun, RunStart, WorkStore
+from onward.ports.desk import Desk
+from onward.ports.work import Batch, ClaimWish, Outcome, RunBegun, RunStart, WorkStore
 
 MUCH = 1 << 30
 LEASE = 30.0
@@ -34,6 +35,9 @@ class Stores(Protocol):
     """Whether `open` can give a second store on the same database."""
 
     def open(self, store_inputs: bool = True) -> WorkStore: ...
+
+    def desk(self) -> Desk:
+        """Where people ask and decide; it is given once a store was opened."""
 
     def die(self, store: WorkStore, run: int) -> None:
         """The process of a run dies: nothing that it held in memory or by lock is left."""
@@ -57,6 +61,10 @@ class Stores(Protocol):
         {(generation, step): (version, text)}, failure (dict or None), history [(event, step, reason)], lineage."""
 
     def run_row(self, run: int) -> dict[str, Any]: ...
+
+    def chain(self, run: int | None, instance: int = 1) -> list[dict[str, Any]]:
+        """The history of a run, or (None) of acts of people, oldest first: instance, run, seq, hash, record, at, actor,
+        event, step, reason, detail."""
 
     def close(self) -> None: ...
 

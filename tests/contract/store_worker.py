@@ -13,7 +13,7 @@ from pathlib import Path
 
 from onward.clock import SystemClock
 from onward.model import Fact, State
-from onward.ports import Batch, ClaimWish, RunStart
+from onward.ports.work import Batch, ClaimWish, RunStart
 from onward.store.sqlite.work import SqliteWorkStore
 
 

@@ -15,7 +15,7 @@ from clocks import HandClock
 from onward import api
 from onward.errors import StoreWriteError
 from onward.model import FeedBlock, SourceRecord
-from onward.ports import Batch, RunStart
+from onward.ports.work import Batch, RunStart
 from onward.store.sqlite import connection
 from onward.store.sqlite.work import SqliteWorkStore
 

@@ -16,7 +16,7 @@ from store_conformance import finished, records
 from clocks import HandClock
 from onward.errors import StoreError, StoreWriteError
 from onward.model import FeedBlock, State
-from onward.ports import Batch, ClaimWish, RunStart
+from onward.ports.work import Batch, ClaimWish, RunStart
 from onward.store.sqlite import statements
 from onward.store.sqlite.connection import migrate, newest, open_reader, open_writer
 from onward.store.sqlite.work import SqliteWorkStore

@@ -17,7 +17,7 @@ import pytest
 
 from clocks import HandClock
 from onward.errors import StoreError, StoreMissing
-from onward.ports import RunStart
+from onward.ports.work import RunStart
 from onward.store.sqlite import connection
 from onward.store.sqlite.connection import open_reader, open_writer, parse_mountinfo, path_of
 from onward.store.sqlite.work import SqliteWorkStore

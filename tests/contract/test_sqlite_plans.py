@@ -6,11 +6,18 @@ import re
 
 import apsw
 import pytest
+from sqlite_stores import SqliteStores
+from store_conformance import Bench, failed
 
+from onward.ports.work import Batch
 from onward.store.sqlite import statements
 from onward.store.sqlite.connection import open_writer
 
-SQL = {**statements.load("work.sql"), **statements.load("reading.sql")}
+SQL = {
+    **statements.load("work.sql"),
+    **statements.load("gates.sql"),
+    **statements.load("reading.sql"),
+}
 ONCE_A_PASS = {
     "forget_partial",
     "new_pass",
@@ -18,7 +25,7 @@ ONCE_A_PASS = {
     "vanishing_lineages",
     "vanishing_steps",
     "vanish",
-    "vanish_history",
+    "vanishing_records",
 }
 """These read every record of an instance: when a pass begins or ends."""
 
@@ -31,7 +38,8 @@ def store() -> apsw.Connection:
 def plan_of(store: apsw.Connection, block: str) -> list[tuple[int, str]]:
     """(parent, what) of each node; tables by their names, not as they are called in the statement."""
     bindings = dict.fromkeys(re.findall(r":(\w+)", SQL[block]), 1)
-    bindings.update({name: "[]" for name in ("rows", "ids", "only", "versions", "today") if name in bindings})
+    listed = ("rows", "ids", "only", "shut", "versions", "today")
+    bindings.update({name: "[]" for name in listed if name in bindings})
     return [(row[1], row[3]) for row in store.execute("EXPLAIN QUERY PLAN " + SQL[block], bindings)]
 
 
@@ -54,3 +62,24 @@ def test_what_a_batch_brings_is_read_once_and_not_for_every_row(store: apsw.Conn
     tables = [what for parent, what in plan_of(store, block) if parent == 0 and re.match("SCAN|SEARCH", what)]
     behind = [what for what in tables[1:] if "VIRTUAL TABLE" in what]
     assert behind == [], tables
+
+
+def test_a_thousand_entries_of_history_are_few_statements() -> None:
+    stores = SqliteStores(None)
+    bench = Bench(stores)
+    run = bench.start(*range(1000))
+    claimed = bench.claim(run, 1000)
+    store = bench.store.store
+    made: list[str] = []
+
+    def heard(cursor: object, statement: str, bindings: object) -> bool:
+        made.append(statement)
+        return True
+
+    store._connection.exec_trace = heard
+    store.write(run, Batch(facts=[failed(one) for one in claimed]))
+    store._connection.exec_trace = None
+    assert len(stores.chain(run)) == 1001
+    assert sum("history" in statement for statement in made) == 1
+    assert len(made) < 25
+    stores.close()

@@ -18,7 +18,7 @@ from store_conformance import Bench, check, records
 
 from onward.clock import SystemClock
 from onward.model import FeedBlock
-from onward.ports import Batch, ClaimWish, RunStart
+from onward.ports.work import Batch, ClaimWish, RunStart
 from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.work import SqliteWorkStore
 

@@ -133,7 +133,7 @@ def test_a_wait_for_a_person_is_no_wait_that_ends(bench: Bench) -> None:
 
 
 def _next_due(bench: Bench, run: int) -> float | None:
-    from onward.ports import ClaimWish
+    from onward.ports.work import ClaimWish
 
     return bench.write(run, wishes=[ClaimWish(10, 1 << 20)]).next_due
 
@@ -210,7 +210,7 @@ def test_the_next_run_looks_at_stale_records_again(bench: Bench) -> None:
 
 
 def test_two_wishes_of_one_batch_never_get_the_same_record(bench: Bench) -> None:
-    from onward.ports import ClaimWish
+    from onward.ports.work import ClaimWish
 
     run = bench.start("a", "b", "c")
     outcome = bench.write(run, wishes=[ClaimWish(2, 1 << 20), ClaimWish(2, 1 << 20)])
@@ -218,7 +218,7 @@ def test_two_wishes_of_one_batch_never_get_the_same_record(bench: Bench) -> None
 
 
 def test_facts_come_before_claims_in_one_batch(bench: Bench) -> None:
-    from onward.ports import ClaimWish
+    from onward.ports.work import ClaimWish
 
     run = bench.start("a")
     (a,) = bench.claim(run)
@@ -229,7 +229,7 @@ def test_facts_come_before_claims_in_one_batch(bench: Bench) -> None:
 
 def test_blocks_come_before_claims_in_one_batch(bench: Bench) -> None:
     from onward.model import FeedBlock
-    from onward.ports import ClaimWish
+    from onward.ports.work import ClaimWish
 
     run = bench.begin().run
     bench.store.take_feed(run)

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from mutants.defect import Defect
+from mutants.effect_defects import EFFECT_DEFECTS
 
 CONTRACT = "tests/contract"
 RUNS = (f"{CONTRACT}/test_store_runs.py", f"{CONTRACT}/test_store_leases.py")
 HOLD = "records.fence = f.fence AND records.run = :run AND records.state = 'in_progress'"
-
-
-@dataclass(frozen=True)
-class Defect:
-    """`changes`: (old, new) in `file` below `src/onward`; every `old` is changed, and there has to be one.
-
-    `killers`: words for pytest. `environment`: settings for them.
-    """
-
-    name: str
-    breaks: str
-    file: str
-    changes: tuple[tuple[str, str], ...]
-    killers: tuple[str, ...]
-    environment: tuple[tuple[str, str], ...] = ()
 
 
 SQL = "store/sqlite/work.sql"
@@ -109,14 +95,14 @@ DEFECTS = (
         "live-run-reset",
         "the records of a run that lives are put back",
         "store/sqlite/work.py",
-        (("if boot == self._clock.boot and lease_until", "if False and lease_until"),),
+        (("return boot == self._clock.boot and lease_until", "return False and lease_until"),),
         (*RUNS, "-k", "sees_the_others or failed_records_stay"),
     ),
     Defect(
         "stale-lock-believed",
         "a dead process is believed alive until its lease ends",
         "store/sqlite/work.py",
-        ((" and self._locks.is_held(other)", ""),),
+        ((" and self._locks.is_held(run)", ""),),
         (*RUNS, "-k", "dead_process or dead_run"),
     ),
     Defect(
@@ -130,7 +116,7 @@ DEFECTS = (
         "lease-after-reboot",
         "the lease of a run before the reboot is taken for a fresh one",
         "store/sqlite/work.py",
-        (("if boot == self._clock.boot and lease_until", "if lease_until"),),
+        (("return boot == self._clock.boot and lease_until", "return lease_until"),),
         (*RUNS, "-k", "reboot"),
     ),
     Defect(
@@ -158,7 +144,7 @@ DEFECTS = (
         SQL,
         (
             (
-                "WHERE id IN (SELECT value FROM json_each(:rows)) AND state = 'pending'",
+                "WHERE id IN (SELECT value FROM json_each(:rows)) AND state IN ('pending', 'unconfirmed')",
                 "WHERE id IN (SELECT value FROM json_each(:rows))",
             ),
             ("AND state = 'pending' AND vanished = 0 AND hold IS :hold", "AND vanished = 0 AND hold IS :hold"),
@@ -246,6 +232,44 @@ DEFECTS = (
         (f"{CONTRACT}/test_store_feeding.py", "-k", "twice or double"),
     ),
     Defect(
+        "chain-without-the-one-before",
+        "an entry of the history does not depend on the one before it: what was removed or exchanged goes unnoticed",
+        "policy/chain.py",
+        (
+            ("orjson.dumps((FORMAT, previous, *link))", "orjson.dumps((FORMAT, *link))"),
+            ("if place.seq != tip.seq + 1:", "if False:"),
+        ),
+        ("tests/unit/test_policy_chain.py", "tests/unit/test_operate_history.py"),
+    ),
+    Defect(
+        "chain-without-reasons",
+        "the hash of an entry leaves out why it was decided: a reason can be edited",
+        "policy/chain.py",
+        (("(FORMAT, previous, *link)", "(FORMAT, previous, *link[:8])"),),
+        ("tests/unit/test_operate_history.py", "-k", "edit"),
+    ),
+    Defect(
+        "chain-cut-unseen",
+        "a chain that was cut at its end is taken for whole",
+        "policy/chain.py",
+        (("            if tip != head:\n", "            if False:\n"),),
+        ("tests/unit/test_operate_history.py", "-k", "edit"),
+    ),
+    Defect(
+        "history-outside-the-commit",
+        "the head that a run keeps is not moved with its entries",
+        "store/sqlite/chain.py",
+        (('    change.execute("move_run_head"', '    _ = lambda: change.execute("move_run_head"'),),
+        (f"{CONTRACT}/test_store_history.py",),
+    ),
+    Defect(
+        "acts-in-the-chain-of-a-run",
+        "what a person decides is written under the newest run",
+        "store/sqlite/chain.py",
+        (("run = None if actor is not None else", "run = 1 if actor is not None else"),),
+        ("tests/unit/test_operate_history.py", "-k", "decision"),
+    ),
+    Defect(
         "export-in-order-of-arrival",
         "exports follow the order in which records were stored",
         "store/sqlite/asking.sql",
@@ -256,7 +280,8 @@ DEFECTS = (
         "claims-in-any-order",
         "records are claimed in no order",
         SQL,
-        (("    ORDER BY position LIMIT :limit)", "    ORDER BY key LIMIT :limit)"),),
+        (("    ORDER BY rank, position LIMIT :limit)", "    ORDER BY key LIMIT :limit)"),),
         (f"{CONTRACT}/test_store_claims.py", "-k", "source_order"),
     ),
+    *EFFECT_DEFECTS,
 )

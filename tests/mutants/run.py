@@ -20,7 +20,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from mutants.defects import DEFECTS, Defect
+from mutants.defect import Defect
+from mutants.defects import DEFECTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 180

@@ -151,7 +151,7 @@ class Life:
         assert (self.kept.started, self.kept.step or step.name) == (True, step.name)
         assert self.kept.attempts == attempt.attempts >= 1
         assert attempt.attempts <= step.retry.attempts, "more attempts than the step allows"
-        first, others = attempt.arguments(dumps(self.value), {})
+        first, others = attempt.arguments(step.arguments, dumps(self.value), {})
         drawn = self.draw.random()
         if drawn < 0.25:
             return self._failed(attempt, step, Kind.TRANSIENT if drawn < 0.2 else Kind.BUG)

@@ -11,7 +11,7 @@ import apsw
 
 from clocks import HandClock
 from onward.model import State
-from onward.ports import Batch, ClaimWish
+from onward.ports.work import Batch, ClaimWish
 from onward.store.sqlite.work import SqliteWorkStore
 from simulation.model import LEASE
 from simulation.runs import MUCH, Actor, World, Wrong

@@ -1,7 +1,7 @@
 """What a store must do, as plain Python over dicts and lists: the oracle of the simulation of runs.
 
-It shares no code with any store. Each verb answers as `ports.WorkStore` does, or raises Lost for a run that was taken
-over.
+It shares no code with any store. Each verb answers as `ports.work.WorkStore` does, or raises Lost for a run that was
+taken over.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onward.model import Claimed, Fact, FeedBlock, FeedOutcome, SourceRecord, StoredOutput
-from onward.ports import Batch, ClaimWish, DeadRun, FeedState, Outcome
+from onward.ports.work import Batch, ClaimWish, DeadRun, FeedState, Outcome
 
 LEASE = 30.0
 SUSPECT_FROM = 2

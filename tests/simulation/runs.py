@@ -21,7 +21,8 @@ from onward.model import Claimed, Fact, Failure, FeedBlock, Kind, Retry, SourceR
 from onward.policy.attempts import History, decide
 from onward.policy.failures import Classified
 from onward.policy.suspects import DEATHS_TO_CONVICT
-from onward.ports import Batch, Choice, ClaimWish, RunStart
+from onward.ports.desk import Choice
+from onward.ports.work import Batch, ClaimWish, RunStart
 from onward.store.sqlite.asking import Questions
 from onward.store.sqlite.deciding import Act
 from onward.store.sqlite.liveness import RunLocks

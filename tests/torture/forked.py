@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,13 +25,17 @@ VICTIMS = Path(__file__).parents[1] / "victims"
 
 @dataclass(frozen=True)
 class Victim:
-    """A job file, the job's name, and the folder where store, step log, acknowledgements and texts are kept."""
+    """A job file, the job's name, and the folder where store, step log, acknowledgements and texts are kept.
+
+    `stay`: seconds that a run stays for what is unconfirmed once all else is done.
+    """
 
     file: Path
     job: str
     folder: Path
     environment: Mapping[str, str]
     store_name: str = "store.db"
+    stay: float = 60.0
 
     @property
     def store(self) -> Path:
@@ -82,7 +86,8 @@ def run_job(victim: Victim, prepare: Callable[[], None]) -> int:
     listeners = [(lambda event, fields: note_acknowledged(victim.acks, event, fields), True)]
     prepare()
     try:
-        result = runner.run(job, job.bind(), runner.Options(store=str(victim.store), listeners=listeners))
+        options = runner.Options(store=str(victim.store), listeners=listeners, wait=victim.stay)
+        result = runner.run(job, job.bind(), options)
     except OnwardError as error:
         print(error)
         return error.exit_code
@@ -110,12 +115,17 @@ def read_acks(path: Path) -> Iterator[tuple[Any, str, float]]:
 
 def finish(pid: int, patience: float = PATIENCE) -> int | None:
     """Wait for a run to end by itself; its exit code, or None where it hangs."""
-    until = time.monotonic() + patience
-    while time.monotonic() < until:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.001)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return None
+    if not _ends_within(pid, patience):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        return None
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _ends_within(pid: int, patience: float) -> bool:
+    descriptor = os.pidfd_open(pid)
+    try:
+        return bool(select.select([descriptor], [], [], patience)[0])
+    finally:
+        os.close(descriptor)

@@ -12,6 +12,8 @@ from typing import Any
 
 import apsw
 
+from judge import chains
+
 STATES = ("pending", "in_progress", "succeeded", "failed", "unconfirmed", "quarantined")
 
 _SUCCEEDED = """
@@ -86,7 +88,8 @@ def acknowledgeable(connection: apsw.Connection) -> set[tuple[str, str]]:
 
 
 def contradictions(store: str | Path | apsw.Connection) -> list[str]:
-    """What does not fit together inside the store: pages, counters against rows, states against checkpoints."""
+    """What does not fit together inside the store: pages, counters against rows, states against checkpoints, and the
+    chains of the history."""
     connection = store if isinstance(store, apsw.Connection) else connect(store)
     found = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
     rows = Counter(
@@ -117,6 +120,7 @@ def contradictions(store: str | Path | apsw.Connection) -> list[str]:
         }
         if missing := [step for step, _ in json.loads(versions) if step not in made]:
             found.append(f"{key} succeeded without checkpoints of {', '.join(missing)}")
+    found += chains.broken(connection)
     if not isinstance(store, apsw.Connection):
         connection.close()
     return found

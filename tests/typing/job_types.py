@@ -12,7 +12,7 @@ from onward.job.loading import load_job
 from onward.job.plan import FailureLimit, JobReference, Plan
 from onward.job.steps import Step
 from onward.model import Retry
-from onward.ports import Source
+from onward.ports.source import Source
 
 
 @dataclass

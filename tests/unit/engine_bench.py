@@ -17,7 +17,7 @@ from onward.engine.resources import Resources
 from onward.engine.tally import Tally
 from onward.engine.worker import Worker
 from onward.model import FeedBlock, SourceRecord, StepVersion
-from onward.ports import Batch, RunStart
+from onward.ports.work import Batch, RunStart
 from onward.store.sqlite.work import SqliteWorkStore
 
 

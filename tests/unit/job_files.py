@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onward.model import FeedBlock
-from onward.ports import Resume, Validate
+from onward.ports.source import Resume, Validate
 
 HEADER = """
 from onward.job.job import Job

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onward.model import BadLine, FeedBlock, SourceRecord
-from onward.ports import Source
+from onward.ports.source import Source
 from onward.sources import csv_file, files, jsonl, lines, marks, parquet, streams
 
 CASES = Path(__file__).parent.parent / "cases" / "files"

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from onward.cli import words
 from onward.cli.frame import STYLES, Frame, bar, shares
+from onward.cli.lines import progress_line
 from onward.engine.tally import Progress
 from onward.model import State
 
@@ -130,3 +131,14 @@ def test_rates_and_keys() -> None:
     assert words.key_text(["a", 7]) == '["a",7]'
     assert words.key_text("a\x1b[2J") == '"a\\u001b[2J"'
     assert words.printable("a\nb\x07") == "a\\nb\\x07"
+
+
+def test_what_is_to_be_asked_about_again_is_not_done() -> None:
+    counts = {State.SUCCEEDED: 90, State.UNCONFIRMED: 10}
+    waiting = progress(counts=counts, retrying={}, held={"person": 3})
+    lines = drawn(Frame(waiting, "7", None), 100)
+    assert lines[1].endswith("93 / 100  93%")
+    assert "7 records sent, or perhaps sent: to be asked about again" in lines
+    assert progress_line(waiting).startswith("93 of 100 (93%)")
+    settled = replace(waiting, held={"person": 10})
+    assert "asked about again" not in "".join(drawn(Frame(settled, "7", None), 100))

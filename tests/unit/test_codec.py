@@ -81,7 +81,7 @@ class Number(int):
         (math.inf, "the output is inf"),
         ({"a": [1, {"b": -math.inf}]}, r"a\[1\]\.b is -inf"),
         ({"a": b"x"}, "a is of type bytes"),
-        ([object()], r"\[0\] is of type object"),
+        ([NotImplemented], r"\[0\] is of type NotImplementedType"),
         ({1: "x"}, "the output has the key 1 of type int"),
         ({"a": {None: 1}}, "a has the key None of type NoneType"),
         ({"a": {True: 1}}, "a has the key True"),

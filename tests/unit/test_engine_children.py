@@ -19,8 +19,8 @@ from children_bench import JOB, assignment_in, attempts, call, calling, is_alive
 from onward.clock import SystemClock
 from onward.codec import dumps
 from onward.engine import children
-from onward.engine.calls import CallOutcome, Died, EndedEarly, Raised, Returned
 from onward.engine.children import Assignment, Child, end_all
+from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Raised, Returned
 from onward.model import Kind
 from onward.store.sqlite.work import SqliteWorkStore
 

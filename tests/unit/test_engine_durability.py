@@ -18,7 +18,7 @@ from onward.clock import SystemClock
 from onward.engine.journal import Journal
 from onward.errors import LeaseLost, StoreWriteError
 from onward.model import Claimed, Fact, FeedBlock, SourceRecord, State
-from onward.ports import Batch, ClaimWish, Outcome, RunStart
+from onward.ports.work import Batch, ClaimWish, Outcome, RunStart
 from onward.store.sqlite.work import SqliteWorkStore
 
 

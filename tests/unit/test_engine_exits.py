@@ -13,7 +13,7 @@ from children_bench import assignment_in, calling
 
 import onward
 from onward import api
-from onward.engine.calls import Raised, Returned
+from onward.engine.outcomes import Raised, Returned
 from onward.model import Kind
 
 pytestmark = pytest.mark.timeout(30)

@@ -18,7 +18,8 @@ from onward.engine.feed import Feed
 from onward.engine.journal import Journal
 from onward.errors import SourceError
 from onward.model import BadLine, Fact, FeedBlock, SourceRecord, State
-from onward.ports import Batch, ClaimWish, Outcome, Resume, RunStart, Validate
+from onward.ports.source import Resume, Validate
+from onward.ports.work import Batch, ClaimWish, Outcome, RunStart
 from onward.store.sqlite.work import SqliteWorkStore
 
 

@@ -76,7 +76,7 @@ def test_steps_for_worker_processes_are_bounded_by_the_processors(monkeypatch) -
     plan = job.plan()
     admission = Admission(plan, lambda attempt: None)
     assert [admission.limits(step) for step in plan.steps] == [True, False]
-    assert admission._room == {"heavy": 2}
+    assert admission.room == {"heavy": 2}
 
 
 def test_a_process_that_a_step_forks_dies_of_the_signal_it_is_sent(tmp_path: Path) -> None:

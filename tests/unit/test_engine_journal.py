@@ -15,7 +15,7 @@ from clocks import HandClock
 from onward.engine.journal import FLUSH_AT, Journal
 from onward.errors import LeaseLost, OnwardError, StoreWriteError
 from onward.model import Fact, FeedBlock, FeedOutcome, SourceRecord, State
-from onward.ports import Batch, ClaimWish, Outcome
+from onward.ports.work import Batch, ClaimWish, Outcome
 
 RUN = 1
 

@@ -14,8 +14,8 @@ import pytest
 from children_bench import assignment_in, attempts, is_alive, until
 
 from onward.engine import children, messages
-from onward.engine.calls import CallOutcome, Died, EndedEarly, Raised, Returned, Stale
 from onward.engine.children import Assignment, Processes
+from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Raised, Returned, Stale
 from onward.model import Kind
 from onward.policy.failures import Classified
 

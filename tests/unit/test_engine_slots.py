@@ -142,6 +142,32 @@ def test_a_call_past_its_deadline_is_cancelled_and_says_why() -> None:
     asyncio.run(go())
 
 
+def test_a_call_that_has_less_time_than_its_step_allows_is_cut_by_then() -> None:
+    cut: list[Any] = []
+
+    async def go() -> None:
+        bench = Bench(1)
+
+        async def perform(slot: Slot, attempt: Attempt) -> None:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                cut.append(slot.cut)
+
+        bench.perform = perform
+        (attempt,) = attempts(1, a_plan(timeout=60.0))
+        attempt.time_left = 0.02  # a send, whose deadline counts from its intent
+        bench.slots.put(attempt)
+        await settle()
+        await asyncio.sleep(0.03)
+        bench.slots.sweep()
+        await settle()
+        bench.slots.close()
+
+    asyncio.run(go())
+    assert cut == ["timeout"]
+
+
 def test_a_call_that_cannot_be_cancelled_loses_its_slot_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "CUT_GRACE", 0.01)
 
@@ -255,23 +281,26 @@ def test_a_bounded_step_lets_in_as_many_as_it_has_room_for() -> None:
     admission = Admission(plan, lambda attempt: begun.append(attempt.claimed.id))
     assert not admission.start_with_claim
     assert admission.limits(plan.steps[0])
-    for attempt in attempts(5, plan, started=False):
+    first, second, third, *rest = attempts(5, plan, started=False)
+    for attempt in (first, second, third, *rest):
         admission.add(attempt)
     assert (begun, admission.waiting) == ([0, 1], 3)
-    admission.release(plan.steps[0])
+    admission.release(first)
+    admission.release(first)
     assert begun == [0, 1, 2]
-    admission.release(plan.steps[0])
-    admission.release(plan.steps[0])
+    admission.release(second)
+    admission.release(third)
     assert (begun, admission.waiting) == ([0, 1, 2, 3, 4], 0)
 
 
 def test_who_waits_may_be_sent_away() -> None:
     plan, begun = a_plan(concurrency=1), list[int]()
     admission = Admission(plan, lambda attempt: begun.append(attempt.claimed.id))
-    for attempt in attempts(3, plan, started=False):
+    first, *rest = attempts(3, plan, started=False)
+    for attempt in (first, *rest):
         admission.add(attempt)
     assert [attempt.claimed.id for attempt in admission.clear()] == [1, 2]
-    admission.release(plan.steps[0])
+    admission.release(first)
     assert begun == [0]
 
 

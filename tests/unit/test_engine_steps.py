@@ -14,7 +14,7 @@ from engine_bench import EngineBench, job, work_through
 import onward
 from onward import Retry
 from onward.engine import slots
-from onward.engine.calls import Raised
+from onward.engine.outcomes import Raised
 from onward.model import Kind
 from onward.policy.failures import Classified
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -14,11 +15,11 @@ from onward import Retry
 from onward.codec import loads
 from onward.engine import children
 from onward.engine.attempt import Attempt
-from onward.engine.calls import CallOutcome, Died, Returned
 from onward.engine.children import Assignment
+from onward.engine.outcomes import CallOutcome, Died, Returned
 from onward.engine.suspects import Inquest
-from onward.model import Fact, State
-from onward.ports import Batch, ClaimWish
+from onward.model import Claimed, Fact, State
+from onward.ports.work import Batch, ClaimWish
 from onward.store.sqlite.work import SqliteWorkStore
 
 ASSIGNMENT = Assignment("job.py", None, "job", None, 1, "", {})
@@ -256,7 +257,7 @@ def test_a_limit_that_is_used_up_takes_up_no_suspects() -> None:
 
     async def go() -> None:
         async with bench:
-            bench.worker.limit_left = 0
+            bench.worker.share.left = 0
             bench.inquest.begin()
             await asyncio.sleep(0.05)
             assert not bench.inquest.is_busy
@@ -356,4 +357,34 @@ def test_a_bounded_step_keeps_its_bound_among_suspects() -> None:
     ended = judged(bench)
     assert ended == {"succeeded": set(range(8)) - {3}, "quarantined": {3}}
     assert FakeChild.most_beside <= 2
-    assert bench.worker.admission._room == {"one": 2}
+    assert bench.worker.admission.room == {"one": 2}
+
+
+def test_suspects_whose_effects_are_open_begin_in_small_groups_and_stay_divided() -> None:
+    """They leave the run between two tries and are claimed again; a division that was lost would never end."""
+    made = job()
+
+    @made.step(version="1")
+    async def one(record: Any) -> Any: ...
+
+    plan = made.plan(None)
+    worker: Any = SimpleNamespace(submit=lambda fact: None)
+    inquest = Inquest(worker, ASSIGNMENT, lambda attempt: "null")
+
+    def come() -> list[Attempt]:
+        attempts = [Attempt(plan, Claimed(n, 1, 0, str(n), n, "1", None, 1, 2, 0, 0), True) for n in range(20)]
+        worker.on_suspects(attempts)
+        return attempts
+
+    def groups(attempts: list[Attempt]) -> list[list[int]]:
+        found: dict[Any, list[int]] = {}
+        for attempt in attempts:
+            found.setdefault(attempt.home, []).append(attempt.claimed.id)
+        return sorted(found.values())
+
+    attempts = come()
+    assert groups(attempts) == [[n, n + 1, n + 2] for n in range(0, 18, 3)] + [[18, 19]]
+    for attempt in attempts[:3]:
+        assert inquest.died(attempt, Died("signal 11 (SIGSEGV)", (0, 1, 2)))
+    assert groups(attempts[:3]) == [[0, 1], [2]]
+    assert groups(come()[:3]) == [[0, 1], [2]]

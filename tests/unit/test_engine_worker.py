@@ -12,9 +12,9 @@ import pytest
 from engine_bench import EngineBench, job, work_through
 
 from onward import Done, Rejected, Retry, Transient
-from onward.engine import worker
+from onward.engine import pacer, worker
 from onward.model import Fact, State
-from onward.ports import Batch, ClaimWish
+from onward.ports.work import Batch, ClaimWish
 
 
 class Gauge:
@@ -169,7 +169,7 @@ def _hold_commits(bench: EngineBench, gate: threading.Event) -> None:
 
 def test_calls_stop_while_too_much_waits_for_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "MOST_WAITING", 40)
-    monkeypatch.setattr(worker, "claim_ahead", lambda calls, seconds: 200)
+    monkeypatch.setattr(pacer, "claim_ahead", lambda calls, seconds: 200)
     gate, called, work = threading.Event(), Counter[int](), job()
 
     @work.step(version="1")
@@ -322,7 +322,7 @@ def test_old_and_new_answers_of_a_record_in_one_commit() -> None:
             assert bench.row("k")["checkpoints"] == {(1, "one"): '"made of new"'}
 
     asyncio.run(go())
-    assert bench.worker.admission._room == {"one": 2}
+    assert bench.worker.admission.room == {"one": 2}
 
 
 def test_a_record_that_vanishes_during_its_call_is_dropped() -> None:
@@ -396,7 +396,7 @@ def test_a_limit_takes_up_so_many_and_their_retries() -> None:
 
     async def go() -> None:
         async with bench:
-            bench.worker.limit_left = 4
+            bench.worker.share.left = 4
             await bench.until(lambda: bench.states().get("succeeded") == 4)
             await asyncio.sleep(0.05)
             assert bench.states() == {"succeeded": 4, "pending": 6}

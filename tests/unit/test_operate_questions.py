@@ -98,7 +98,7 @@ def test_status_has_what_the_contract_names(tmp_path: Path) -> None:
         {"name": "c", "version": "1", "succeeded": 2},
     ]
     (run,) = told["runs"]
-    assert set(run) == {"run", "started", "ended", "exit_code", "host", "reason"}
+    assert set(run) == {"run", "started", "ended", "exit_code", "host", "reason", "head"}
     assert (run["run"], run["exit_code"]) == (result.run, 1)
     assert run["started"].endswith("Z")
     assert run["started"] <= run["ended"]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from onward.errors import ExportError, UsageError
-from onward.ports import ExportRow
+from onward.ports.sink import ExportRow
 from onward.sinks.formats import open_sink
 
 DIGITS = '{"id":18446744073709551617,"price":1.10,"tiny":1e2,"name":"Zoë, \\"Q\\"\\n2","gone":null,"ok":true}'
@@ -147,7 +147,7 @@ def test_too_many_columns_are_refused(tmp_path: Path) -> None:
 VICTIM = """
 import sys
 from onward.errors import ExportError
-from onward.ports import ExportRow
+from onward.ports.sink import ExportRow
 from onward.sinks.formats import open_sink
 rows = (ExportRow(str(n), None, {}, "succeeded", {}, 1) for n in range(int(sys.argv[1])))
 try:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onward.errors import UsageError
-from onward.ports import ExportRow
+from onward.ports.sink import ExportRow
 from onward.sinks import parquet
 from onward.sinks.formats import open_sink
 

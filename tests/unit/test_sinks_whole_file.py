@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from onward.errors import ExportError
-from onward.ports import ExportRow
+from onward.ports.sink import ExportRow
 from onward.sinks.formats import open_sink
 from onward.sinks.whole_file import whole_file
 
@@ -27,7 +27,7 @@ OLD = b"the export of yesterday\n"
 VICTIM = """
 import sys
 from onward.errors import ExportError
-from onward.ports import ExportRow
+from onward.ports.sink import ExportRow
 from onward.sinks.formats import open_sink
 
 path, rows, pause_at, flat = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "flat"

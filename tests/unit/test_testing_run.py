@@ -117,6 +117,32 @@ def test_refusals_that_cost_no_attempt_do_not_go_on_for_ever(refusals: int) -> N
         assert "step one put the same record off 1,000 times in a row (openai.RateLimitError" in result.reason
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("in_vain", [3, 10**9])
+def test_a_stand_in_that_never_answers_is_not_called_for_ever(in_vain: int) -> None:
+    job, tried = onward.Job("j", source=onward.iterable(list, key="id")), Counter[str]()
+
+    @job.effect("report", key="id")
+    def submit(record: Any, idempotency_key: str) -> str:
+        raise AssertionError("a test never reaches the outside world")
+
+    def lost(payload: Any, idempotency_key: str) -> str:
+        tried[idempotency_key] += 1
+        if payload["record"]["id"] == 2 and tried[idempotency_key] <= in_vain:
+            raise RuntimeError("the reply is lost")
+        return "receipt"
+
+    result = onward.testing.run(job, [{"id": 1}, {"id": 2}, {"id": 3}], effects={"report": lost})
+    open_still = in_vain > 3
+    assert (result.exit_code, result.counts["unconfirmed"]) == ((1, 1) if open_still else (0, 0))
+    assert [one.state for one in result.results] == [
+        "succeeded",
+        "unconfirmed" if open_still else "succeeded",
+        "succeeded",
+    ]
+    assert sorted(tried.values()) == [1, 1, 5 if open_still else 4]
+
+
 def test_it_is_there_after_import_onward_alone() -> None:
     code = "import sys, onward; assert 'onward.testing' not in sys.modules; onward.testing.run"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(str(Path(part).absolute()) for part in sys.path)}

@@ -27,6 +27,33 @@ def rerun(words: list[str] | None, **rest: Any) -> int:
     return _mark(api.rerun, words, **rest)
 
 
+def pause(**rest: Any) -> int:
+    from onward import api
+
+    return _pause(api.pause, **rest)
+
+
+def resume(**rest: Any) -> int:
+    from onward import api
+
+    return _pause(api.resume, **rest)
+
+
+def _pause(
+    act: Callable[..., str],
+    job: str | None,
+    group: str | None,
+    reason: str | None,
+    store: str | None,
+    job_name: str | None,
+    instance: str | None,
+    params: list[str] | None,
+) -> int:
+    target = find(job, store=store, job_name=job_name, instance=instance, params=params)
+    streams.answer(act(target.job, **target.asked, group=group, reason=reason))
+    return 0
+
+
 def _mark(
     act: Callable[..., Any],
     words: list[str] | None,

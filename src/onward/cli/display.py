@@ -62,7 +62,7 @@ class Display:
 
     def event(self, event: str, fields: Mapping[str, Any]) -> None:
         self._run = str(fields.get("run", ""))
-        if event == "run_paused":
+        if event == "run_paused" and "grace" in fields:
             self._stopping = str(fields.get("reason"))
         if event == "run_finished" and self._progress is not None:
             self._progress = replace(self._progress, counts=fields["counts"], total=fields["total"], calls=0)

@@ -90,7 +90,7 @@ _RUN = (
     Flag("--limit", "limit", "Start at most N unfinished records.", "N", count),
     Flag("--max-failures", "max_failures", "Stop when more records than that failed in this run.", "N|P%"),
     Flag("--max-time", "max_time", "Stop in good order after this time: 55m, 1h30m.", "TIME", seconds),
-    Flag("--wait", "wait", "How long to stay for what others have to confirm.", "TIME", seconds, 60.0, "60s"),
+    Flag("--wait", "wait", "How long to stay for what is unconfirmed, closed or paused.", "TIME", seconds, 60.0, "60s"),
     Flag("--grace", "grace", "How long calls may go on once told to stop.", "TIME", seconds, 30.0, "30s"),
     Flag("--log-format", "log_format", "text, or json: one event a line on the error output.", "FORMAT",
          one_of("text", "json"), "text", "text"),
@@ -120,6 +120,11 @@ _FAILURES = (
     Flag("--state", "state", "Only failed, quarantined or unconfirmed ones.", "STATE"),
     *ABOUT,
 )  # fmt: skip
+_PAUSING = (
+    Flag("--group", "group", "Only this group, by its value: CA.", "VALUE"),
+    Flag("--reason", "reason", "Why, for the history.", "TEXT"),
+    *ABOUT,
+)
 _EXPORT = (
     Flag("--out", "out", "The file to write; - is standard output.", "FILE", required=True),
     Flag("--format", "form", "jsonl, csv or parquet; else by the suffix.", "FORMAT"),
@@ -131,6 +136,57 @@ _EXPORT = (
     *ABOUT,
 )  # fmt: skip
 
+_LOG = (
+    _JSON,
+    Flag("--since", "since", "Only entries from then on: 2026-11-30T09:00Z, or a span: 2h.", "TIME"),
+    Flag("--payloads", "payloads", "Intents with what they are to send."),
+    Flag("--verify", "verify", "Recompute all chains: 0 if they fit, 1 with the first entry that does not."),
+    Flag("--expect", "expect", "Verify, and that a chain has this head.", "HASH"),
+    *ABOUT,
+)
+
+_RECONCILE = (
+    Flag("--sent", "sent", "It was sent: its receipt, as text, or as JSON with --json.", "RECEIPT"),
+    Flag("--not-sent", "not_sent", "It was not sent: the next run sends it."),
+    Flag("--effect", "effect", "Only this effect, by its name in the ledger.", "NAME"),
+    Flag("--reason", "reason", "Why; it is kept with your name and the time.", "TEXT"),
+    Flag("--json", "as_json", "JSON for programs; with --sent the receipt, too, is JSON."),
+    *ABOUT,
+)
+_REHEARSE = (
+    Flag("--records", "records", "How many records.", "N", count, 3, "3"),
+    Flag("--wait", "wait", "How long to stay for what is unconfirmed after a kill.", "TIME", seconds, 120.0, "2m"),
+    Flag("--yes", "yes", "On a terminal: begin at once."),
+    _JSON,
+    Flag("--store", "store", "Not looked at: a rehearsal has stores of its own.", "URL"),
+    *ABOUT[1:],
+)
+
+KEY_HELP = """The idempotency key of an obligation, from its effect's key fields; needs no store.
+
+VALUEs stand in the order of the effect's key=, each read as the record's type or key= says. Behind -- they may begin
+with a dash."""
+
+RECONCILE_HELP = """Settle what effects left open: ask again, or say how it is.
+
+Without KEY all open probes and confirmations are asked again, each once, and what is confirmed goes on. With KEY and
+--sent or --not-sent a person decides about one record.
+"""
+
+REHEARSE_HELP = """Crash-test a job: its first records, killed at every commit and around every call of an effect.
+
+Each time it is resumed, on a store that is thrown away. Effects are really
+called: point the job at a test endpoint. It says first which, and under which
+keys; on a terminal five seconds are then left for Ctrl-C.
+
+\b
+Exit codes:
+0    clean
+1    faults were found, or nothing could be rehearsed
+2    wrong usage, bad job, bad input
+70   a fault of onward itself
+"""
+
 RUN_HELP = """Run a job, or resume it: what is done stays done.
 
 \b
@@ -138,7 +194,7 @@ Exit codes:
 0    every record of the instance succeeded (with --limit: every one tried)
 1    finished, but some are failed, unconfirmed or quarantined
 2    wrong usage, bad job, bad input: nothing was started
-3    stopped early, start it again (a signal, --max-time, a long outage)
+3    stopped early, start it again (a signal, --max-time, a long outage, a closed group)
 4    stopped early, a person must act first (fatal, --max-failures, …)
 70   a fault of onward itself
 130  a second Ctrl-C; 143: a second SIGTERM
@@ -153,7 +209,10 @@ COMMANDS = {
         Command("instances", "questions:instances", "The job's instances, oldest first.", "JOB", (_JSON, *ABOUT)),
         Command("failures", "questions:failures",
                 "Failed, quarantined and unconfirmed records, those alike counted together first.", "JOB", _FAILURES),
-        Command("show", "questions:show", "One record's whole history and the reasons.", "JOB KEY", (_JSON, *ABOUT)),
+        Command("show", "questions:show", "One record's whole history and the reasons.", "JOB KEY",
+                (_JSON, Flag("--payloads", "payloads", "With what its effects send."), *ABOUT)),
+        Command("log", "log:log", "Every decision and its reason, oldest first; --verify checks that none was changed.",
+                "JOB", _LOG),
         Command("retry", "acts:retry", "Mark failed records to be tried again by the next run.", "JOB [KEY]...",
                 _choosing("All failed records.", _AT_STEP)),
         Command("release", "acts:release", "Let quarantined records go on; --from FILE may bring corrected ones.",
@@ -161,6 +220,14 @@ COMMANDS = {
         Command("rerun", "acts:rerun", "Mark finished records for a new generation; the old ones stay.",
                 "JOB [KEY]...",
                 _choosing("All finished records.", "From this step on; alone: all records that have it.")),
+        Command("key", "keys:key", KEY_HELP, "JOB VALUE...",
+                (Flag("--effect", "effect", "The effect's name in the ledger; needed where a job has several.", "NAME"),
+                 _JSON, *ABOUT)),
+        Command("reconcile", "reconcile:reconcile", RECONCILE_HELP, "JOB [KEY]", _RECONCILE),
+        Command("rehearse", "rehearse:rehearse", REHEARSE_HELP, "JOB", _REHEARSE),
+        Command("pause", "acts:pause", "Let no call begin any more, in a group or in all of the job.", "JOB",
+                _PAUSING),
+        Command("resume", "acts:resume", "Let a paused job or group go on.", "JOB", _PAUSING),
         Command("export", "export:export", "Write results to a file: in source order, of one moment, whole or absent.",
                 "JOB", _EXPORT),
     )

@@ -23,7 +23,6 @@ STYLES = {
     "in_progress": "cyan",
     "pending": "bright_black",
 }
-ENDED = ("succeeded", "failed", "quarantined", "unconfirmed")
 LONG_CALL = 2.0
 SHORTEST_BAR, LONGEST_BAR = 10, 72
 COMFORTABLE = 70
@@ -118,8 +117,14 @@ class Frame:
             soonest = max((progress.next_try or progress.now) - time.time(), 0.0)
             when = f", next in {duration(soonest)}" if soonest >= 1 else ""
             lines.append(Text(f"{waiting:,} waiting for another try{when}: {causes}", style="yellow"))
+        if progress.asked_again:
+            lines.append(
+                Text(f"{records(progress.asked_again)} sent, or perhaps sent: to be asked about again", "yellow")
+            )
         if progress.held.get("suspect"):
             lines.append(Text(f"{records(progress.held['suspect'])} under suspicion of killing the process", "magenta"))
+        if progress.held.get("person"):
+            lines.append(Text(f"{records(progress.held['person'])} waiting for a person's word", "yellow"))
         if progress.held.get("stale"):
             lines.append(Text(f"{records(progress.held['stale'])} waiting for a rerun", "yellow"))
         return lines
@@ -159,7 +164,7 @@ def shares(counts: Mapping[str, int], total: int, room: int) -> dict[str, int]:
 def _done(progress: Progress) -> int:
     if progress.target is not None:
         return progress.ended_here
-    return sum(number for state, number in progress.counts.items() if state in ENDED)
+    return progress.done
 
 
 def _total(progress: Progress) -> int:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from onward.cli.words import brief, duration, key_text, records
+from onward.cli.words import brief, clock, duration, key_text, records
 
 FIRST = 5
+SOON = 10.0
 _MORE = {
     "bad_line": "further bad lines are only counted",
     "record_failed": "further failures are only counted",
@@ -78,11 +80,19 @@ def _with_key(before: str) -> Callable[[Mapping[str, Any]], str]:
 
 def _paused(fields: Mapping[str, Any]) -> str | None:
     """What is stopped without calls in progress needs no word: the run's last words have the reason."""
+    if "grace" not in fields:
+        return f"paused: {brief(fields['reason'])}{_until(fields.get('until'))}"
     if not fields["calls"]:
         return None
     calls = "1 call in progress has" if fields["calls"] == 1 else f"{fields['calls']} calls in progress have"
     grace = duration(fields["grace"])
     return f"stopping ({brief(fields['reason'])}): {calls} {grace} to end; another signal stops at once"
+
+
+def _until(moment: float | None) -> str:
+    if moment is None:
+        return ""
+    return f" until {clock(moment)}" if moment > time.time() + SOON else ""
 
 
 _WORDS: dict[str, Callable[[Mapping[str, Any]], str | None]] = {
@@ -100,4 +110,5 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str | None]] = {
     "log_grows": lambda fields: f"warning: {brief(fields['reason'])}",
     "resource_failed": lambda fields: f"warning: {brief(fields['reason'])}",
     "run_paused": _paused,
+    "run_resumed": lambda fields: f"goes on: {brief(fields['reason'])}",
 }

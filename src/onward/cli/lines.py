@@ -48,7 +48,7 @@ def _say(line: str) -> None:
 def progress_line(progress: Progress) -> str:
     """`41,210 of 100,000 (41%), 214/s, about 5 min left, 32 calls, 8 failed`."""
     counts = progress.counts
-    done = sum(number for state, number in counts.items() if state not in ("pending", "in_progress"))
+    done = progress.done
     share = f" ({100 * done // progress.total}%)" if progress.total and progress.source_complete else ""
     parts = [f"{done:,} of {progress.total:,}{share if progress.source_complete else ' read so far'}"]
     parts.append(rate(progress.rate))

@@ -63,7 +63,7 @@ def failures(
     return tables.show(tables.failures(causes, list(islice(found, LISTED)), target))
 
 
-def show(words: list[str] | None, as_json: bool, **about: Unpack[About]) -> int:
+def show(words: list[str] | None, as_json: bool, payloads: bool, **about: Unpack[About]) -> int:
     """One record's whole history and the reasons."""
     from onward import api
     from onward.operate.choices import Typed
@@ -72,7 +72,7 @@ def show(words: list[str] | None, as_json: bool, **about: Unpack[About]) -> int:
     target: Target = find(job, **about)
     if len(keys) != 1:
         raise UsageError(f"show takes one key, not {len(keys) or 'none'}; a key of several fields is JSON")
-    found = api.show(target.job, Typed(keys[0]), **target.asked)
+    found = api.show(target.job, Typed(keys[0]), **target.asked, payloads=payloads)
     if as_json:
         return _json(found)
     from onward.cli import tables

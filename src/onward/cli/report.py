@@ -72,20 +72,41 @@ def _unfinished(told: Announcement, target: Target) -> Iterator[str]:
 
 
 def closing(result: RunResult, finished: Mapping[str, Any], target: Target) -> Iterator[str]:
-    """Why the run ended, and as the last line the counts and the next command. `finished`: the last event."""
+    """Why the run ended, the head of its chain of history, and as the last line the counts and the next command.
+    `finished`: the last event."""
     if result.exit_code in (3, 4):
         yield f"stopped: {brief(result.reason)}"
     if not finished.get("recorded", True):
         yield "the end of this run could not be written to the store; the next run puts its records back"
     if result.total == 0 and result.exit_code == 0:
         yield "the input is empty: it has no records"
+    if finished.get("head"):
+        yield f"history: {finished['head']}"
+    yield from _adopted(finished.get("adopted", {}))
     waiting = finished.get("held", {}).get("stale", 0)
     if waiting:
         yield f"{records(waiting)} wait with a checkpoint that no longer decodes"
+    yield from _unconfirmed(result, finished.get("held", {}).get("person", 0))
     counts = counted(result.counts, result.total, finished.get("vanished", 0), finished.get("stale", 0))
     older = finished.get("unfinished_older", 0)
     counts += f", {older:,} unfinished with outputs of older steps" if older else ""
     yield f"{counts} in {duration(result.seconds)}. {_next(result, finished, target)}"
+
+
+def _adopted(counts: Mapping[str, int]) -> Iterator[str]:
+    """What this run found done already, and by whom."""
+    for job, number in counts.items():
+        whose = f"sent by {brief(job)} already" if job else "it turned out, when asked, that the far side had them"
+        yield f"{number:,} not sent again: {whose}"
+
+
+def _unconfirmed(result: RunResult, for_a_person: int) -> Iterator[str]:
+    number = result.counts.get("unconfirmed", 0)
+    if number:
+        rest = number - for_a_person
+        parts = [f"{for_a_person:,} wait for a person's word"] if for_a_person else []
+        parts += [f"{rest:,} to be asked about again"] if rest else []
+        yield f"unconfirmed: {', '.join(parts)}"
 
 
 def _next(result: RunResult, finished: Mapping[str, Any], target: Target) -> str:
@@ -93,6 +114,8 @@ def _next(result: RunResult, finished: Mapping[str, Any], target: Target) -> str
         return "The store was in memory and has ended with the run."
     act = finished.get("next_act", "run")
     again = target.run_command
+    if act == "reconcile":
+        return f"Next: {target.command('reconcile')}"
     if act == "failures":
         return f"Next: {target.command('failures')}"
     if act == "rerun":

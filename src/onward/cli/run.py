@@ -51,7 +51,7 @@ def run(
     params: list[str] | None,
 ) -> int:
     try:
-        with _termination_interrupts():
+        with termination_interrupts():
             target = find(job, store=store, job_name=None, instance=instance, params=params)
             bounds = _bounds(target, limit, max_failures, max_time, grace)
             flags = {
@@ -67,8 +67,8 @@ def run(
 
 
 @contextlib.contextmanager
-def _termination_interrupts() -> Iterator[None]:
-    """Until the run listens to signals itself, SIGTERM is like Ctrl-C: nothing has begun."""
+def termination_interrupts() -> Iterator[None]:
+    """SIGTERM is like Ctrl-C: until a run listens to signals itself, when nothing has begun; and where none does."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt

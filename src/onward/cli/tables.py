@@ -25,6 +25,7 @@ ROOMY = 200
 GAP = 3
 LEGIBLE = 8
 RUNS_SHOWN = 5
+LISTED = 20
 NEEDS_A_PERSON = 4
 Answer = Mapping[str, Any]
 
@@ -60,7 +61,10 @@ def status(found: Answer, target: Target) -> Iterator[RenderableType]:
         "waiting for",
         "records:",
         "until (UTC)",
-        rows=[(one["reason"], f"{one['count']:,}", moment(one["until"])) for one in found["waiting"]],
+        "since (UTC)",
+        rows=[
+            (one["reason"], f"{one['count']:,}", moment(one["until"]), moment(one["since"])) for one in found["waiting"]
+        ],
     )
     yield from _table(
         "failed at",
@@ -148,8 +152,10 @@ def _advice(found: Answer, target: Target) -> str:
     counts = found["counts"]
     if counts["pending"] or counts["in_progress"] or not found["source_complete"]:
         return "" if _alive(found["runs"]) else f"Next: {target.run_command}"
-    if counts["failed"] or counts["quarantined"] or counts["unconfirmed"]:
+    if counts["failed"] or counts["quarantined"]:
         return f"Next: {target.command('failures')}"
+    if counts["unconfirmed"]:
+        return f"Next: {target.command('reconcile')}"
     return f"Next: {target.command('rerun', '--stale') if found['stale'] else target.export_command}"
 
 
@@ -202,16 +208,16 @@ def no_failures(standing: Answer, target: Target) -> Iterator[RenderableType]:
 def failures(causes: Sequence[Answer], first: Sequence[Answer], target: Target) -> Iterator[RenderableType]:
     total = sum(cause["count"] for cause in causes)
     rows = [
-        (f"{one['count']:,}", one["step"] or "the record itself", one["kind"], one["error_type"], one["error"])
+        (f"{one['count']:,}", one["step"] or "the record itself", one["kind"] or "", one["error_type"], one["error"])
         for one in causes
     ]
     yield from _table("records:", "step", "kind", "error", "for example", rows=rows)
     listed = [
         (
             key_text(one["key"]),
-            one["state"],
+            one["state"] + (", vanished" if one["vanished"] else ""),
             one["step"] or "the record itself",
-            one["kind"],
+            one["kind"] or "",
             str(one["attempts"]),
             moment(one["at"]),
             one["error"],
@@ -229,6 +235,7 @@ def _ways_out(causes: Sequence[Answer], target: Target) -> Iterator[str]:
     sorts = Counter[str]()
     for cause in causes:
         sorts["failed"] += cause["counts"].get("failed", 0)
+        sorts["unconfirmed"] += cause["counts"].get("unconfirmed", 0)
         set_aside = "quarantined" if cause["step"] else "bad lines" if cause["error_type"] == "BadLine" else "misfits"
         sorts[set_aside] += cause["counts"].get("quarantined", 0)
     run, export = target.run_command, target.command("export", "--state", "quarantined", "--out", "FILE")
@@ -238,10 +245,30 @@ def _ways_out(causes: Sequence[Answer], target: Target) -> Iterator[str]:
         "misfits": f"mend the input, then {run}; or correct the inputs in what {export} writes, "
         f"then {target.command('release', '--from', 'FILE')}",
         "bad lines": f"mend the input, then {run}",
+        "unconfirmed": f"{target.command('reconcile')}",
     }
     there = [sort for sort in advice if sorts[sort]]
     for sort in there:
         yield f"Next: {advice[sort]}" if len(there) == 1 else f"Next for the {sorts[sort]:,} {sort}: {advice[sort]}"
+
+
+def reconciled(found: Answer) -> Iterator[RenderableType]:
+    rows = [
+        (key_text(one["key"]), one["state"], one["step"] or "", _waits(one["waiting"]))
+        for one in found["records"][:LISTED]
+    ]
+    yield from _table("key", "state", "step", "waiting for", rows=rows)
+    if len(found["records"]) > LISTED:
+        yield Text(f"and {len(found['records']) - LISTED:,} more: --json has them all", style="dim")
+
+
+def _waits(waiting: Answer | None) -> str:
+    """What one record waits for, and until or since when."""
+    if waiting is None:
+        return ""
+    until, since = moment(waiting["until"]), moment(waiting["since"])
+    when = f" (asked again at {until} UTC)" if until else f" (since {since} UTC)" if since else ""
+    return f"{waiting['reason']}{when}"
 
 
 def record(found: Answer) -> Iterator[RenderableType]:
@@ -249,12 +276,34 @@ def record(found: Answer) -> Iterator[RenderableType]:
     extra = [f"at {found['step']}"] if found["step"] else []
     extra += [f"{name} {found[name]}" for name in ("attempts", "deaths") if found[name]]
     extra += [word for word in ("vanished", "stale") if found[word]]
-    extra += [f"waiting: {found['waiting']['reason']}"] if found["waiting"] else []
+    extra += [f"waiting for {_waits(found['waiting'])}"] if found["waiting"] else []
     yield Text.assemble(
         (key_text(found["key"]), "bold"), "  ", (state, STYLES[state]), "  ", (printable(", ".join(extra)), "dim")
     )
     for generation in found["generations"]:
         yield from _generation(generation)
+    yield from _table(
+        "effect",
+        "idempotency key",
+        "state",
+        "intended (UTC)",
+        "sent (UTC)",
+        "receipt",
+        rows=[
+            (
+                one["effect"],
+                one["idempotency_key"],
+                one["state"],
+                moment(one["intended"]),
+                moment(one["sent"]),
+                "" if one["receipt"] is None else _value(one["receipt"]),
+            )
+            for one in found["effects"]
+        ],
+    )
+    for one in found["effects"]:
+        if "payload" in one:
+            yield Text(f"payload of {one['effect']} {_value(one['payload'])}", overflow="ellipsis", no_wrap=True)
     failure = found["failure"]
     if failure:
         what = f"{failure['kind']} at {failure['step'] or 'the record itself'}, {moment(failure['at'])} UTC"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -80,6 +81,11 @@ def duration(value: float) -> str:
 
 def _two(number: int, name: str, rest: int, lesser: str) -> str:
     return f"{number} {name} {rest} {lesser}" if rest else f"{number} {name}"
+
+
+def clock(moment: float) -> str:
+    """A moment (UTC seconds) by the clock."""
+    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(moment)) + " UTC"
 
 
 def left(eta: float) -> str:

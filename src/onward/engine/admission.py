@@ -1,13 +1,18 @@
-"""Admission to steps that bound their own concurrency: a record starts such a step only when there is room."""
+"""Admission: a record's next call begins only when every ceiling that it is under has room and its gate is open."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections import deque
+import time
 from collections.abc import Callable
 
 from onward.engine.attempt import Attempt
+from onward.engine.gates import Ceiling, Gate, Gates, Shut
 from onward.job.plan import Plan, StepPlan
+from onward.ports.work import GateStanding, GateWish, Pause
+
+PATIENCE = 0.5
 
 
 def _room_of(step: StepPlan) -> int | None:
@@ -18,49 +23,239 @@ def _room_of(step: StepPlan) -> int | None:
 
 
 class Admission:
-    """Waiting rooms, one a step. `begin` is called with each attempt that is let in.
+    """`begin` is called with each attempt that is let in, `put_back` with each that is to wait in the store.
 
-    Where no step bounds its concurrency a claimed record starts with its claim (`start_with_claim`), in one commit.
+    Where nothing bounds the calls of any step, a claimed record starts with its claim (`start_with_claim`), in one
+    commit. `freed` is called when a gate may have room again for records that wait in the store.
     """
 
-    def __init__(self, plan: Plan, begin: Callable[[Attempt], None]):
+    def __init__(
+        self,
+        plan: Plan,
+        begin: Callable[[Attempt], None],
+        put_back: Callable[[Attempt, str], None] = lambda attempt, reason: None,
+        freed: Callable[[], None] = lambda: None,
+        value_of: Callable[[Attempt], str] = lambda attempt: attempt.claimed.value or "null",
+        patient: bool = True,
+    ):
+        self.gates = Gates(plan, value_of, patient)
+        self.pause: Pause | None = None
+        self.at_gates = self.gates.has_groups
         self._begin = begin
-        self._room = {step.name: room for step in plan.steps if (room := _room_of(step)) is not None}
-        self._waiting: dict[str, deque[Attempt]] = {step.name: deque() for step in plan.steps}
-        self.start_with_claim = not self._room
+        self._put_back = put_back
+        self._freed = freed
+        self._steps = plan.steps
+        limits: dict[int, Ceiling] = {}
+        self._ceilings = [_ceilings_of(step, limits, patient) for step in plan.steps]
+        self._bounded = [
+            bool(own) or step.group is not None for own, step in zip(self._ceilings, plan.steps, strict=True)
+        ]
+        self.start_with_claim = not any(self._bounded)
+        self._in_line: dict[Gate, None] = {}
+        self._shut: set[Gate] = set()
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def waiting(self) -> int:
-        return sum(len(queue) for queue in self._waiting.values())
+        return sum(len(gate.waiting) for gate in self._in_line)
+
+    @property
+    def room(self) -> dict[str, int]:
+        """By step, for how many more calls there is room; steps without a bound are left out."""
+        names = [step.name for step in self._steps]
+        rooms = {
+            name: [ceiling.room for ceiling in own if ceiling.room is not None]
+            for name, own in zip(names, self._ceilings, strict=True)
+        }
+        return {name: min(found) for name, found in rooms.items() if found}
 
     def limits(self, step: StepPlan) -> bool:
-        return step.name in self._room
+        """Whether a call of the step may have to wait, so that it cannot start with the checkpoint before it."""
+        if self.pause is not None or self._bounded[step.index]:
+            return True
+        gate = self.gates.of_step(step)
+        return gate is not None and gate.is_marked
 
     def add(self, attempt: Attempt) -> None:
-        """An attempt that has not started yet: it starts now, or waits for room."""
-        assert attempt.step is not None
-        name = attempt.step.name
-        if name not in self._room:
-            self._begin(attempt)
+        """An attempt that has not started yet: it starts now, waits in line, or goes back to the store."""
+        gate = self.gates.of(attempt)
+        shut = self.why_not(attempt)
+        if shut is not None:
+            self._send_back(gate, attempt, shut)
             return
-        self._waiting[name].append(attempt)
-        self._admit(name)
+        gate.waiting.append(attempt)
+        self._in_line[gate] = None
+        self._admit(gate)
+        if gate.has_line_enough:
+            self._send_back(gate, gate.waiting.pop(), "no room")
 
-    def release(self, step: StepPlan) -> None:
-        """A call of the step has ended."""
-        if step.name in self._room:
-            self._room[step.name] += 1
-            self._admit(step.name)
+    def why_not(self, attempt: Attempt) -> str | None:
+        """Why a call may not begin now; None where it may. During an outage the first to enter is tried."""
+        if self.pause is not None:
+            return "the job is paused"
+        gate = self.gates.of(attempt)
+        if not gate.is_marked or gate.trial is attempt:
+            return None
+        shut = gate.shut(time.time())
+        return None if shut is None else shut.reason
 
-    def _admit(self, name: str) -> None:
-        queue = self._waiting[name]
-        while queue and self._room[name] > 0:
-            self._room[name] -= 1
-            self._begin(queue.popleft())
+    def enter(self, attempt: Attempt) -> bool:
+        """A call is about to be made at a gate with a mark; False where it may not be after all."""
+        if self.why_not(attempt) is not None:
+            return False
+        gate = self.gates.of(attempt)
+        if gate.outage.is_on:
+            gate.trial = attempt
+            attempt.began = time.time()
+        return True
+
+    def leave(self, attempt: Attempt) -> None:
+        """The call has ended, or nobody listens to it any more."""
+        if attempt.inside is not None:
+            attempt.inside.calls -= 1
+            attempt.inside = None
+
+    def release(self, attempt: Attempt) -> None:
+        """The attempt is at its step no more."""
+        if attempt.gate is not None and attempt.gate.trial is attempt:
+            attempt.gate.trial = None
+        if attempt.passed:
+            for ceiling in attempt.passed:
+                ceiling.give_back()
+            attempt.passed = ()
+            for other in list(self._in_line):
+                self._admit(other)
+            if self.gates.has_groups:
+                self._freed()
+
+    def _admit(self, gate: Gate) -> None:
+        now = time.monotonic()
+        while gate.waiting:
+            attempt = gate.waiting[0]
+            assert attempt.step is not None
+            ceilings = self._ceilings[attempt.step.index]
+            if gate.ceiling is not None:
+                ceilings = (*ceilings, gate.ceiling)
+            if not all(ceiling.is_free(now) for ceiling in ceilings):
+                self._look_again(ceilings, now)
+                break
+            gate.waiting.popleft()
+            for ceiling in ceilings:
+                ceiling.take()
+            attempt.passed = ceilings
+            if gate.outage.is_on:
+                gate.trial = attempt
+            self._begin(attempt)
+            if gate.trial is attempt:
+                break
+        if not gate.waiting:
+            self._in_line.pop(gate, None)
+        else:
+            self._in_line[gate] = self._in_line.pop(gate, None)  # to the end of the row
+
+    def _look_again(self, ceilings: tuple[Ceiling, ...], now: float) -> None:
+        """Where only a rate is in the way: when it no longer is."""
+        times = [at for ceiling in ceilings if not ceiling.is_free(now) for at in [ceiling.free_at(now)]]
+        known = [at for at in times if at is not None]
+        if len(known) < len(times) or (self._timer is not None and not self._timer.cancelled()):
+            return
+        self._timer = asyncio.get_running_loop().call_later(max(max(known) - now, 0.001), self._time_has_come)
+
+    def _time_has_come(self) -> None:
+        self._timer = None
+        for gate in list(self._in_line):
+            self._admit(gate)
+        self._freed()
+
+    def _send_back(self, gate: Gate, attempt: Attempt, reason: str) -> None:
+        self.at_gates = True
+        if gate.trial is attempt:
+            gate.trial = None
+        self._put_back(attempt, reason)
+
+    # What the worker asks.
+
+    def wish(self, want: int) -> GateWish | None:
+        """Which records are of use; None where none waits at a gate."""
+        first = self.gates.first
+        if not self.at_gates and (first is None or not first.is_marked):
+            return None
+        now = time.time()
+        shut: set[str] = set()
+        rooms: dict[str, int] = {}
+        for key, gate in self.gates.by_key.items():
+            if gate.shut(now) is not None:
+                shut.add(key)
+            elif gate.ceiling is not None or gate.outage.is_on:
+                rooms[key] = gate.room(now, want)
+        fresh = None
+        if first is not None:
+            fresh = 0 if first.key in shut else rooms.get(first.key)
+        return GateWish(frozenset(shut), rooms, self.gates.room_of_others(want), fresh)
+
+    def key_of(self, attempt: Attempt) -> str | None:
+        """Where a record that leaves is to wait in the store; at a step without a group only in trouble."""
+        if attempt.step is None:
+            return None
+        gate = self.gates.of(attempt)
+        return gate.key if gate.group is not None or gate.is_marked else None
+
+    # What time and people bring.
+
+    def look_around(self) -> list[tuple[Gate, Shut | None]]:
+        """Put back who stands in line at gates that are shut now; the gates that have changed since the last look."""
+        now = time.time()
+        changed: list[tuple[Gate, Shut | None]] = []
+        for gate in [gate for gate in self.gates.by_key.values() if gate.is_marked or gate in self._shut]:
+            shut = gate.shut(now)
+            if shut is not None and gate.waiting and (shut.until is None or shut.until > now + PATIENCE):
+                while gate.waiting:
+                    self._send_back(gate, gate.waiting.pop(), shut.reason)
+                self._in_line.pop(gate, None)
+            is_shut = shut is not None or gate.outage.is_on
+            if is_shut != (gate in self._shut):
+                changed.append((gate, shut))
+                self._shut.symmetric_difference_update({gate})
+                if shut is None:
+                    self.at_gates = self.at_gates or gate.group is None
+            elif shut is not None or not gate.outage.is_on:
+                continue
+            if shut is None:  # it has opened, or one record may be tried
+                self._admit(gate)
+                self._freed()
+        return changed
+
+    def standings(self) -> list[GateStanding]:
+        return self.gates.standings(time.time())
+
+    def lasting(self) -> dict[str | None, Shut]:
+        """Gates that a run does not stay for, by their keys; None stands for records that wait nowhere."""
+        now = time.time()
+        found: dict[str | None, Shut] = {}
+        for key, gate in self.gates.by_key.items():
+            shut = gate.shut(now)
+            if shut is not None and shut.lasting:
+                found[key] = shut
+                if gate.whole:
+                    found[None] = shut
+        return found
 
     def clear(self) -> list[Attempt]:
-        """Empty the waiting rooms."""
-        left = [attempt for queue in self._waiting.values() for attempt in queue]
-        for queue in self._waiting.values():
-            queue.clear()
+        """Send everybody in line away."""
+        left = [attempt for gate in self._in_line for attempt in gate.waiting]
+        for gate in self._in_line:
+            gate.waiting.clear()
+        self._in_line.clear()
         return left
+
+
+def _ceilings_of(step: StepPlan, limits: dict[int, Ceiling], patient: bool) -> tuple[Ceiling, ...]:
+    """The step's own, and that of its limit, which is one for all who were given the same object."""
+    room = _room_of(step)
+    own = () if room is None else (Ceiling(room),)
+    if step.limit is None:
+        return own
+    ceiling = limits.setdefault(id(step.limit), Ceiling(step.limit.concurrency, step.limit.per_minute))
+    if not patient:
+        ceiling.bucket = None
+    return (*own, ceiling)

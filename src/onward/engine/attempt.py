@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
+from onward.codec import dumps, loads
 from onward.errors import StaleCheckpoint
-from onward.job.plan import Plan, StepPlan
-from onward.model import Claimed, Fact, Failure, State, StoredOutput
+from onward.job.plan import Argument, Plan, StepPlan
+from onward.model import Claimed, EffectFact, Entry, EntryState, Fact, Failure, State, StoredOutput
 from onward.policy.attempts import Decision
 from onward.policy.failures import Classified
 from onward.policy.suspects import SUSPECT, is_suspect
+
+Phase = Literal["step", "prepare", "probe", "send", "confirm"]
 
 _VERDICT = {
     "retry": (State.PENDING, "record_retrying"),
@@ -25,10 +29,36 @@ class Attempt:
 
     `attempts` counts the tries of that step, the one in progress included once it has started. `home` is where its
     calls are made when not in this process; `called` is told when the step's function is about to be called, which is
-    when its timeout begins.
+    when its timeout begins. `phase` is what is called next of an effect on its `course`, `entry` what the ledger knows
+    of it, and `sending` holds from before its first byte until it is known what came of it; `prepared`: the payload
+    that was made, and the texts in it by parameter; `time_left`: seconds that its call may take, where that is not the
+    step's timeout. The last ones are admission's: `gate` is where calls of the step `gate_of` wait, `inside` the gate
+    whose call is in progress since `began` (UTC seconds), `passed` the ceilings that keep room for it; `pause`: the
+    fault that it met costs no attempt, and the next try comes after so many seconds.
     """
 
-    __slots__ = ("attempts", "called", "claimed", "home", "outputs", "plan", "started", "step")
+    __slots__ = (
+        "attempts",
+        "began",
+        "called",
+        "claimed",
+        "course",
+        "entry",
+        "gate",
+        "gate_of",
+        "home",
+        "inside",
+        "outputs",
+        "passed",
+        "pause",
+        "phase",
+        "plan",
+        "prepared",
+        "sending",
+        "started",
+        "step",
+        "time_left",
+    )
 
     def __init__(self, plan: Plan, claimed: Claimed, started: bool):
         self.plan = plan
@@ -38,25 +68,50 @@ class Attempt:
         self.started = started
         self.home: object | None = None
         self.called: Callable[[], None] = _nobody_waits
+        self.phase: Phase = "step"
+        self.course: Any = None
+        self.prepared: tuple[str, dict[str, str]] | None = None
+        self.sending = False
+        self.time_left: float | None = None
+        self.gate: Any = None
+        self.gate_of: StepPlan | None = None
+        self.inside: Any = None
+        self.passed: tuple[Any, ...] = ()
+        self.began = 0.0
+        self.pause: float | None = None
+        self.entry = self._known_entry()
         same_step = self.step is not None and claimed.step in (None, self.step.name)
         self.attempts = claimed.attempts if same_step else int(started)
 
-    def arguments(self, value: str, offered: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def _known_entry(self) -> Entry | None:
+        """What the ledger knows of the obligation of the step that is next."""
+        if not self.claimed.entries or self.step is None or self.step.effect is None:
+            return None
+        return self.claimed.entries.get(self.step.effect.name)
+
+    def arguments(
+        self, wanted: Sequence[Argument], value: str, offered: Mapping[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
         """The decoded arguments of the next call: the first by position, the others by keyword.
 
         `offered` holds resources, `params` and `context` by name.
 
         Raises MisfitRecord for the record's value, StaleCheckpoint for an earlier output.
         """
-        assert self.step is not None
         first: list[Any] = []
         others: dict[str, Any] = {}
-        for argument in self.step.arguments:
-            if argument.origin == "record":
-                given = argument.decode(value) if argument.decode else value
-            elif argument.origin == "step":
-                text = self._output(argument.name)
+        for argument in wanted:
+            origin = argument.origin
+            if origin in ("record", "step"):
+                text = self._frozen(argument.parameter) or (
+                    value if origin == "record" else self._output(argument.name)
+                )
                 given = argument.decode(text) if argument.decode else text
+            elif origin in ("payload", "receipt"):
+                text = self._of_entry(origin)
+                given = argument.decode(text) if argument.decode else text
+            elif origin == "idempotency_key":
+                given = self.entry.key if self.entry is not None else None
             else:
                 given = offered[argument.name]
             if first:
@@ -64,6 +119,25 @@ class Attempt:
             else:
                 first.append(given)
         return first, others
+
+    def texts(self, wanted: Sequence[Argument], value: str) -> dict[str, str]:
+        """The record's input and earlier outputs by parameter, as JSON text."""
+        return {one.parameter: value if one.origin == "record" else self._output(one.name) for one in wanted}
+
+    def _frozen(self, parameter: str) -> str | None:
+        """A send is made of what was frozen with the intent, not of what the record has become."""
+        if self.phase != "send" or self.entry is None or self.step is None or self.step.effect is None:
+            return None
+        if self.step.effect.payload is not None:
+            return None
+        made = self.prepared
+        if made is not None and made[0] == self.entry.payload:
+            return made[1].get(parameter)
+        return part_of(self.entry.payload, parameter)
+
+    def _of_entry(self, origin: str) -> str:
+        assert self.entry is not None
+        return self.entry.payload if origin == "payload" else self.entry.receipt or "null"
 
     def _output(self, step: str) -> str:
         stored = self.outputs.get(step)
@@ -82,6 +156,19 @@ class Attempt:
         self.claimed.deaths = self.claimed.solo_deaths = 0
         self.home = None
 
+    def going_on(self) -> Fact:
+        """The step goes on with another call."""
+        assert self.step is not None
+        return self._fact(State.IN_PROGRESS, step=self.step.name, started=True, attempts=self.attempts)
+
+    def unconfirmed(self, until: float, hold: str | None, reason: str) -> Fact:
+        """The effect is to be asked about at `until`, or by a person: the attempt is not counted."""
+        assert self.step is not None
+        fact = self._fact(State.UNCONFIRMED, step=self.step.name, attempts=max(self.attempts - int(self.started), 0))
+        fact.not_before, fact.hold = until, hold
+        fact.event, fact.reason = "effect_unconfirmed", reason
+        return fact
+
     def begin(self) -> Fact:
         """The next step's attempt starts: to be durable before it is called."""
         assert self.step is not None
@@ -95,6 +182,7 @@ class Attempt:
         assert step is not None
         self.outputs[step.name] = StoredOutput(step.version, text)
         self.step = _first_missing(self.plan, self.outputs)
+        self.entry = self._known_entry()
         if self.step is None:
             fact = self._fact(State.SUCCEEDED, lineage=self.lineage())
         else:
@@ -170,6 +258,48 @@ class Attempt:
         outputs = self.outputs
         return tuple([(step.name, outputs[step.name].version) for step in self.plan.steps if step.name in outputs])
 
+    def call_lost(self, begun: bool) -> None:
+        """The call of an effect ended with its process, or never came about."""
+        self.phase = "step"
+        self.sending = self.sending and begun
+
+    def learn(self, said: EffectFact, clock: Callable[[], float]) -> None:
+        """What was stated of the entry has become durable."""
+        self.sending = False
+        entry = self.entry
+        if entry is None or said.payload is not None or (entry.name, entry.key) != (said.name, said.key):
+            return  # an intent is answered with what it came upon
+        again, now = said.state is EntryState.INTENDED, clock()
+        self.entry = replace(
+            entry,
+            state=said.state,
+            receipt=said.receipt if said.receipt is not None else entry.receipt,
+            asks=said.asks,
+            ask_at=said.ask_at,
+            fence=self.claimed.fence if again else entry.fence,
+            intended_at=now if again else entry.intended_at,
+            sent_at=entry.sent_at or (now if said.state is EntryState.SENT else None),
+        )
+
+    def _may_have_been_sent(self) -> bool:
+        entry = self.entry
+        if entry is None:
+            return False
+        left_by_another = entry.state is EntryState.INTENDED and entry.fence != self.claimed.fence
+        return self.sending or left_by_another or entry.state in (EntryState.UNKNOWN, EntryState.SENT)
+
+    def _left_open(self, state: State) -> EffectFact | None:
+        """What the ledger is to know where nothing else is stated: a send that ended unheard may have been applied; an
+        intent that is given up before its send was not."""
+        entry = self.entry
+        if entry is None or entry.state is not EntryState.INTENDED or entry.fence != self.claimed.fence:
+            return None
+        if self.sending:
+            return EffectFact(entry.name, entry.key, EntryState.UNKNOWN, asks=entry.asks, ask_at=entry.ask_at)
+        if state is State.IN_PROGRESS:
+            return None
+        return EffectFact(entry.name, entry.key, EntryState.ABSENT)
+
     def _fact(
         self,
         state: State,
@@ -180,7 +310,11 @@ class Attempt:
         skipped: str | None = None,
     ) -> Fact:
         claimed = self.claimed
+        effect = None if self.entry is None else self._left_open(state)
+        if state is State.PENDING and self._may_have_been_sent():
+            state = State.UNCONFIRMED
         return Fact(
+            effect=effect,
             record=claimed.id,
             fence=claimed.fence,
             generation=claimed.generation,
@@ -195,6 +329,11 @@ class Attempt:
             lineage=lineage,
             skipped=skipped,
         )
+
+
+def part_of(payload: str, parameter: str) -> str | None:
+    """One of the inputs that a default payload is made of, as JSON text."""
+    return dumps(loads(payload)[parameter])
 
 
 def _nobody_waits() -> None:

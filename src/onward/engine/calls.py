@@ -7,70 +7,22 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from onward.codec import loads, plain_key
 from onward.engine.attempt import Attempt
+from onward.engine.effect_calls import EffectCalls
 from onward.engine.forks import end_if_forked
+from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Raised, Returned, Stale
 from onward.engine.resources import Resources
 from onward.engine.threads import Threads
 from onward.errors import Done, OnwardError, StaleCheckpoint
-from onward.job.plan import Plan, StepPlan
+from onward.job.plan import CallPlan, Plan, StepPlan
 from onward.model import Kind
 from onward.policy.failures import Classified, classify, opinion
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """The step's output as JSON text."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    failure: Classified
-
-
-@dataclass(frozen=True, slots=True)
-class EndedEarly:
-    """The step raised Done."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stale:
-    """An earlier output can no longer be decoded."""
-
-    step: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Died:
-    """The process that made the call died. `beside` are the records whose calls had begun, this one included; empty
-    where this one's had not. `survived`: it lives on, the call alone ended, for want of memory."""
-
-    how: str
-    beside: tuple[int, ...]
-    survived: bool = False
-
-    def failure(self) -> Classified:
-        if self.survived:
-            return Classified(Kind.SYSTEM, "MemoryError", self.how)
-        return Classified(Kind.SYSTEM, "ProcessDied", f"the process died while it ran: {self.how}")
-
-
-def cancelled_itself() -> Raised:
-    """A step raised CancelledError though nobody cut it."""
-    return Raised(Classified(Kind.BUG, "CancelledError", "the step cancelled itself"))
-
-
-CallOutcome = Returned | Raised | EndedEarly | Stale | Died
 
 
 class Caller(Protocol):
@@ -113,9 +65,8 @@ class LocalCaller:
         self._value_of = value_of
         self._has_succeeded = has_succeeded
         self._process = os.getpid()
-        self._wants_context = {
-            step.name for step in plan.steps if any(argument.origin == "context" for argument in step.arguments)
-        }
+        self._wants_context = {step.name for step in plan.steps if _asks_for(step, "context")}
+        self._effects = EffectCalls(self._made, value_of, self.raised)
 
     async def call(self, attempt: Attempt) -> CallOutcome:
         step = attempt.step
@@ -123,12 +74,9 @@ class LocalCaller:
         try:
             if not self._resources.opened:
                 await self._resources.open()
-            offered = self._resources.offered
-            if step.name in self._wants_context:
-                offered = {**offered, "context": self._context(attempt)}
-            first, others = attempt.arguments(self._value_of(attempt), offered)
-            attempt.called()
-            return Returned(step.encode(await self._output(step, first, others)))
+            if attempt.phase not in ("step", "send"):
+                return await self._effects.call(attempt)
+            return Returned(step.encode(await self._made(attempt, step)))
         except Done as done:
             return EndedEarly(done.reason)
         except StaleCheckpoint as stale:
@@ -136,15 +84,23 @@ class LocalCaller:
         except asyncio.CancelledError:
             raise
         except OnwardError as error:  # a resource or the source failed: no fault of the record
-            return Raised(Classified(Kind.FATAL, type(error).__name__, str(error)))
+            return Raised(Classified(Kind.FATAL, type(error).__name__, str(error), not_applied=True))
         except BaseException as error:
             return self.raised(attempt, error)
 
-    async def _output(self, step: StepPlan, first: Sequence[Any], others: Mapping[str, Any]) -> Any:
-        if not step.is_async:
-            return await self.threads.call(step.function, first, others)
+    async def _made(self, attempt: Attempt, what: StepPlan | CallPlan) -> Any:
+        """What the function returns for the attempt."""
+        step = attempt.step
+        assert step is not None
+        offered = self._resources.offered
+        if step.name in self._wants_context:
+            offered = {**offered, "context": self._context(attempt)}
+        first, others = attempt.arguments(what.arguments, self._value_of(attempt), offered)
+        attempt.called()
+        if not what.is_async:
+            return await self.threads.call(what.function, first, others, to_the_end=attempt.sending)
         try:
-            output = await step.function(*first, **others)
+            output = await what.function(*first, **others)
         except BaseException as error:
             end_if_forked(self._process, error)
             raise
@@ -160,6 +116,7 @@ class LocalCaller:
         if failure.kind in (Kind.BUG, Kind.SYSTEM) and (place := _place(error, attempt.step.function)):
             failure = Classified(failure.kind, failure.error_type, f"{failure.message} ({place})")
         if failure.kind is Kind.SYSTEM:  # no fault of the record's own, until it is found so
+            traceback.clear_frames(error.__traceback__)  # the step's variables may be what has filled the memory
             kind = "" if failure.error_type == "MemoryError" else f"{failure.error_type}: "
             return Died(kind + failure.message, (attempt.claimed.id,), survived=True)
         return Raised(failure)
@@ -171,6 +128,12 @@ class LocalCaller:
             logging.getLogger("onward.step"), {"key": plain_key(key), "step": attempt.step.name, "run": self._run}
         )
         return Context(loads(key), attempt.attempts, self._run, self._instance, logger)
+
+
+def _asks_for(step: StepPlan, origin: str) -> bool:
+    effect = step.effect
+    parts = (step, effect.payload, effect.probe, effect.confirm) if effect is not None else (step,)
+    return any(argument.origin == origin for part in parts if part is not None for argument in part.arguments)
 
 
 def _place(error: BaseException, function: Callable[..., Any]) -> str | None:

@@ -17,8 +17,9 @@ from typing import Any, BinaryIO
 
 from onward.engine import messages
 from onward.engine.attempt import Attempt
-from onward.engine.calls import LocalCaller, cancelled_itself
+from onward.engine.calls import LocalCaller
 from onward.engine.loops import run_to_end, spawn
+from onward.engine.outcomes import cancelled_itself
 from onward.engine.resources import Resources
 from onward.engine.signals import outlive_signals
 from onward.errors import OnwardError, UsageError
@@ -129,7 +130,10 @@ class _ChildCaller(LocalCaller):
             0,
             outputs,
         )
-        return Attempt(self.plan, claimed, True)
+        attempt = Attempt(self.plan, claimed, True)
+        attempt.phase = message["phase"]
+        attempt.entry = messages.entry_from_message(message["entry"])
+        return attempt
 
 
 class _Calls:

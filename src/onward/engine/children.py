@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 
 from onward.engine import messages
 from onward.engine.attempt import Attempt
-from onward.engine.calls import CallOutcome, Died, Raised
+from onward.engine.outcomes import CallOutcome, Died, Raised
 from onward.errors import UsageError
 from onward.model import Kind
 from onward.policy.failures import Classified
@@ -74,12 +74,17 @@ class Child:
         for work in (self._send, self._listen):
             threading.Thread(target=work, name=f"onward-child-{self._process.pid}", daemon=True).start()
 
+    async def up(self) -> None:
+        """Return once the child takes calls, or will take none."""
+        with contextlib.suppress(UsageError):
+            await asyncio.shield(self._ready)
+
     async def call(self, attempt: Attempt, value: str) -> CallOutcome:
         """Have the attempt's next step called in the child. Cancelling cuts the call there, too."""
         try:
             await asyncio.shield(self._ready)
         except UsageError as error:
-            return Raised(Classified(Kind.FATAL, "UsageError", str(error)))
+            return Raised(Classified(Kind.FATAL, "UsageError", str(error), not_applied=True))
         if self.dead:
             return Died(self._how or "it was gone before the call", ())
         claimed, step = attempt.claimed, attempt.step
@@ -97,6 +102,8 @@ class Child:
                 "value": value,
                 "outputs": {name: [stored.version, stored.output] for name, stored in attempt.outputs.items()},
                 "attempts": attempt.attempts,
+                "phase": attempt.phase,
+                "entry": messages.entry_to_message(attempt.entry),
             }
         )
         try:
@@ -295,7 +302,7 @@ class Starts:
         if self._lost < MOST_LOST:
             return outcome
         told = f"{MOST_LOST} child processes in a row ended before a call began in them: {outcome.how}"
-        return Raised(Classified(Kind.FATAL, "ProcessDied", told))
+        return Raised(Classified(Kind.FATAL, "ProcessDied", told, not_applied=True))
 
 
 class Processes:

@@ -14,7 +14,8 @@ from onward.codec import canonical_key, dumps
 from onward.engine.events import Events
 from onward.engine.journal import Journal
 from onward.model import BadLine, FeedBlock, FeedOutcome, SourceRecord, State
-from onward.ports import FeedState, Source, Validate, WorkStore
+from onward.ports.source import Source, Validate
+from onward.ports.work import FeedState, WorkStore
 
 BLOCKS_UNDER_WAY = 4
 ASK_AGAIN = 0.5
@@ -41,7 +42,7 @@ class Feed:
 
     `state`: `starting`, `waiting` (another run feeds), `reading`, `done` (all is in the store), `stopped` (a bad line,
     or told to), `broken` (`error` says why). `has_judged`: what the store knows of the source's places is true again;
-    before that, a changed source may hold other records there.
+    before that, a changed source may hold other records there. `place` gives a record its rank and its gate.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Feed:
         on_bad: Literal["stop", "quarantine"],
         events: Events,
         changed: Callable[[], None],
+        place: Callable[[SourceRecord], None] | None = None,
     ):
         self.state: Literal["starting", "waiting", "reading", "done", "stopped", "broken"] = "starting"
         self.error: BaseException | None = None
@@ -65,6 +67,7 @@ class Feed:
         self._on_bad = on_bad
         self._events = events
         self._changed = changed
+        self._place = place
         self._under_way: deque[tuple[FeedBlock, Future[FeedOutcome]]] = deque()
         self._told_to_stop = threading.Event()
         self.has_judged = False
@@ -156,13 +159,20 @@ class Feed:
     def _hand_over(self, block: FeedBlock) -> None:
         if not block.partial:
             self._cursor = block.cursor
-        self._under_way.append((block, self._journal.feed(block)))
+        self._under_way.append((block, self._send(block)))
+
+    def _send(self, block: FeedBlock) -> Future[FeedOutcome]:
+        if self._place is not None:
+            for record in block.records:
+                if record.invalid is None and not record.bad:
+                    self._place(record)
+        return self._journal.feed(block)
 
     def _stop_at(self, block: FeedBlock, bad: BadLine) -> None:
         """Keep the records before the bad place, but no cursor that has passed it."""
         before = [record for record in block.records if record.position < bad.position]
         cut = replace(block, records=before, bad=[], partial=True, complete=False, after=self._cursor)
-        outcome = _in_turn(self._journal.feed(cut).result())
+        outcome = _in_turn(self._send(cut).result())
         if outcome.duplicates:
             self._stop_at(cut, self._as_bad(outcome)[0])
             return

@@ -12,11 +12,12 @@ from onward.engine.attempt import Attempt
 from onward.engine.events import Events
 from onward.engine.feed import Feed
 from onward.engine.journal import Journal
+from onward.engine.standings import Standings
 from onward.engine.suspects import Inquest
 from onward.engine.tally import Progress
 from onward.engine.worker import Worker
 from onward.errors import OnwardError
-from onward.model import Fact, State
+from onward.model import Counts, Fact, State
 from onward.policy.endings import (
     NEEDS_A_PERSON,
     NOT_STARTED,
@@ -28,6 +29,7 @@ from onward.policy.endings import (
     too_many_failures,
 )
 from onward.policy.failures import Classified
+from onward.ports.work import Pause, WorkStore
 
 TICK = 0.1
 REFRESH = 1.0
@@ -43,6 +45,7 @@ class Bounds:
     max_failures_percent: float | None = None
     max_time: float | None = None
     grace: float = 30.0
+    wait: float = 60.0
 
 
 class Governor:
@@ -61,6 +64,8 @@ class Governor:
         tell: Callable[[Progress], None] | None,
     ):
         self.ending: Ending | None = None
+        self.standings = Standings(run, worker, journal, events)
+        self._parting: Ending | None = None
         self._reset_first = False
         self._told = False
         self._run = run
@@ -74,6 +79,7 @@ class Governor:
         self._tell = tell
         self._began = time.monotonic()
         self._refreshed = 0.0
+        self._done_at: float | None = None
         self._longest_timeout = max((step.timeout for step in worker.plan.steps), default=0.0)
         worker.on_fatal = self._fatal
         worker.on_left = self._left
@@ -98,10 +104,11 @@ class Governor:
             await asyncio.wrap_future(noted)
 
     async def govern(self) -> Ending | None:
-        """Return once nothing is left to do (None) or the run has ended early and holds nothing any more."""
+        """Return once nothing is left to do (None, or why what is left is not stayed for), or the run has ended early
+        and holds nothing any more."""
         while self.ending is None and self._worker.error is None:
             if await self._is_finished():
-                return None
+                return self.feed_ending() or self._parting
             await self._wait(TICK)
             await self._look_around()
         if self._worker.error is None:
@@ -127,6 +134,7 @@ class Governor:
         self._journal.alive_until = self._journal.steady() + self._longest_timeout + RESPONSIVE_WITHIN
         self._worker.slots.sweep()
         self._worker.hand_back_idle()
+        self.standings.look_around()
         if self._feed.state == "broken" and not self._worker.may_claim():
             self.stop(self._feed_broke())
         if now - self._refreshed >= REFRESH:
@@ -141,26 +149,34 @@ class Governor:
         """Once a second: bury dead runs, read the counters that others move, look for due records."""
         for dead in await asyncio.wrap_future(self._journal.ask(lambda store: store.take_over(self._run))):
             self._events.emit("records_reset", reason=f"run {dead.run} died", count=dead.put_back)
-        counts = await asyncio.wrap_future(self._journal.ask(lambda store: store.counts(store.instance_of(self._run))))
+        counts, pauses = await asyncio.wrap_future(self._journal.ask(self._news))
         self._worker.tally.refresh(counts)
         self._worker.tally.mark(time.time())
+        self.standings.hear(pauses)
+        await self.standings.note()
         if counts.held.get("suspect"):
             self._inquest.begin()
         self._worker.dry = False
         self._worker.claim_more()
+
+    def _news(self, store: WorkStore) -> tuple[Counts, list[Pause]]:
+        instance = store.instance_of(self._run)
+        return store.counts(instance), store.pauses(instance)
 
     async def _is_finished(self) -> bool:
         worker = self._worker
         if worker.next_due is not None and worker.next_due <= time.time() and worker.dry:
             worker.dry = False
         worker.claim_more()
-        if worker.held or self._inquest.is_busy:
+        if worker.held or worker.is_claiming or self._inquest.is_busy:
             return False
-        if worker.limit_left == 0:
-            return (
-                not worker.waiting_again
-            )  # the run stays for the back-offs of the records that it tried, and for no others
-        if not worker.dry:
+        if worker.share.is_begun:
+            if worker.share.is_done:
+                return True
+            if worker.share.waits_for_answers_alone:
+                return self._waited_long_enough(await self._answers_due(worker.tally.counts, worker.share.unanswered))
+            return await self._not_stayed_for(worker.share.waiting_again)
+        if not worker.dry and worker.admission.pause is None:
             return False
         if not self._feed.brings_nothing(worker.tally.counts.source_complete):
             return False
@@ -170,9 +186,50 @@ class Governor:
             return False
         if counts.held.get("suspect"):
             self._inquest.begin()
+            if self._inquest.is_busy:
+                return False
+        if counts.of(State.IN_PROGRESS):
+            self._done_at = self._parting = None
             return False
-        open_records = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
-        return open_records - counts.held.get("stale", 0) <= 0
+        if counts.of(State.PENDING) - counts.held.get("stale", 0) > 0:
+            return await self._not_stayed_for(None, await self._answers_due(counts))
+        self._parting = None
+        return self._waited_long_enough(await self._answers_due(counts))
+
+    async def _answers_due(self, counts: Counts, only: tuple[int, ...] | None = None) -> float | None:
+        """When what is unconfirmed is asked about again; None where nothing is that is stayed for."""
+        if counts.of(State.UNCONFIRMED) <= counts.held.get("person", 0):
+            return None
+        due, stays = await self.standings.answers_due(self._wait_ends, only)
+        if stays:
+            self._done_at = None
+        return due
+
+    async def _not_stayed_for(self, only: tuple[int, ...] | None, answers_due: float | None = None) -> bool:
+        """Whether all that is left waits at gates that stay shut for longer than this run stays."""
+        if not await self.standings.keep_all(only) or self._worker.held:
+            self._done_at = self._parting = None
+            return False
+        reason = self.standings.reason  # none where nothing waits at a gate
+        self._parting = Ending(STOPPED_EARLY, reason) if reason else None
+        wait_ends = self._wait_ends
+        due = [
+            self.standings.until,
+            answers_due,
+            max(wait_ends, time.time()) if self.standings.is_paused and time.time() < wait_ends else None,
+        ]
+        return self._waited_long_enough(min((one for one in due if one is not None), default=None))
+
+    @property
+    def _wait_ends(self) -> float:
+        return (self._done_at or time.time()) + self._bounds.wait
+
+    def _waited_long_enough(self, due: float | None) -> bool:
+        """All other work is done: whether what is due then (UTC seconds) is still to be waited for."""
+        if due is None:
+            return True
+        self._done_at = self._done_at or time.time()
+        return due > self._done_at + self._bounds.wait
 
     def feed_ending(self) -> Ending | None:
         """What an input that was not read to its end means for the exit code, once the work is done."""

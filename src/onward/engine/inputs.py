@@ -8,7 +8,7 @@ from onward.engine.attempt import Attempt
 from onward.errors import SourceError
 from onward.job.plan import Plan
 from onward.model import SourceRecord
-from onward.ports import Source
+from onward.ports.source import Source
 
 
 class Inputs:

@@ -18,7 +18,8 @@ from typing import Any, Protocol, TypeVar
 
 from onward.errors import LeaseLost, OnwardError
 from onward.model import Fact, FeedBlock, FeedOutcome
-from onward.ports import Batch, ClaimWish, Clock, Outcome, WorkStore
+from onward.ports.clock import Clock
+from onward.ports.work import Batch, ClaimWish, Outcome, WorkStore
 
 T = TypeVar("T")
 
@@ -66,6 +67,7 @@ class Journal:
         self._closing = False
         self._error: BaseException | None = None
         self._warned = False
+        self._renewed_at = clock.steady()
         self._thread = threading.Thread(target=self._work, name="onward-journal", daemon=True)
 
     def start(self) -> None:
@@ -74,6 +76,10 @@ class Journal:
     def steady(self) -> float:
         """The clock of leases."""
         return self._clock.steady()
+
+    def may_send(self) -> bool:
+        """Whether the lease is young enough for something to be sent under it."""
+        return self._clock.steady() - self._renewed_at < self._renew_every * 2
 
     def state(self, fact: Fact) -> None:
         """Hand over a fact; it is committed at the next flush."""
@@ -123,6 +129,7 @@ class Journal:
 
     def _work(self) -> None:
         renewed = time.monotonic()
+        self._renewed_at = self._clock.steady()
         try:
             while True:
                 self._wake.wait(TICK)
@@ -188,8 +195,10 @@ class Journal:
     def _renew(self) -> None:
         if self._clock.steady() > self.alive_until:
             return
+        asked = self._clock.steady()
         if not self._store.renew(self.run):
             raise LeaseLost(f"run {self.run} lost its lease to another run; it changes nothing any more")
+        self._renewed_at = asked
         size = self._store.log_bytes()
         if size > LARGE_LOG and not self._warned:
             self._warned = True

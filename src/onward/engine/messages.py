@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import Any, BinaryIO
 
 import orjson
 
-from onward.engine.calls import CallOutcome, Died, EndedEarly, Raised, Returned, Stale
-from onward.model import Kind
+from onward.engine.outcomes import Answered, CallOutcome, Died, EndedEarly, Prepared, Raised, Returned, Stale
+from onward.model import Entry, EntryState, Kind
 from onward.policy.failures import Classified
 
 MARK = struct.Struct(">I")
@@ -59,6 +60,19 @@ def _read(text: bytes) -> dict[str, Any]:
     return message
 
 
+def entry_to_message(entry: Entry | None) -> dict[str, Any] | None:
+    """What a call in a child needs to know of its obligation."""
+    return None if entry is None else asdict(entry)
+
+
+def entry_from_message(message: dict[str, Any] | None) -> Entry | None:
+    if message is None:
+        return None
+    entry = Entry(**message)
+    entry.state = EntryState(entry.state)
+    return entry
+
+
 def outcome_to_message(outcome: CallOutcome) -> dict[str, Any]:
     if isinstance(outcome, Returned):
         return {"returned": outcome.text}
@@ -68,7 +82,15 @@ def outcome_to_message(outcome: CallOutcome) -> dict[str, Any]:
         return {"stale": outcome.step, "reason": outcome.reason}
     if isinstance(outcome, Died):
         return {"out of memory": outcome.how, "record": outcome.beside[0]}
-    failure = outcome.failure
+    if isinstance(outcome, Prepared):
+        return {"prepared": outcome.key, "payload": outcome.payload, "former": outcome.former}
+    if isinstance(outcome, Answered):
+        told = {"answered": outcome.answer, "receipt": outcome.receipt, "reason": outcome.reason}
+        return told if outcome.failure is None else {**told, **_failure_to_message(outcome.failure)}
+    return _failure_to_message(outcome.failure)
+
+
+def _failure_to_message(failure: Classified) -> dict[str, Any]:
     return {
         "raised": failure.kind,
         "error_type": failure.error_type,
@@ -76,6 +98,7 @@ def outcome_to_message(outcome: CallOutcome) -> dict[str, Any]:
         "retry_after": failure.retry_after,
         "throttled": failure.throttled,
         "status": failure.status,
+        "not_applied": failure.not_applied,
     }
 
 
@@ -88,13 +111,22 @@ def outcome_from_message(message: dict[str, Any]) -> CallOutcome:
         return Stale(message["stale"], message["reason"])
     if "out of memory" in message:
         return Died(message["out of memory"], (message["record"],), survived=True)
-    return Raised(
-        Classified(
-            Kind(message["raised"]),
-            message["error_type"],
-            message["message"],
-            message["retry_after"],
-            message["throttled"],
-            message["status"],
-        )
+    if "prepared" in message:
+        former = tuple((name, key) for name, key in message["former"])
+        return Prepared(message["prepared"], message["payload"], former)
+    if "answered" in message:
+        failure = _failure_from_message(message) if "raised" in message else None
+        return Answered(message["answered"], message["receipt"], message["reason"], failure)
+    return Raised(_failure_from_message(message))
+
+
+def _failure_from_message(message: dict[str, Any]) -> Classified:
+    return Classified(
+        Kind(message["raised"]),
+        message["error_type"],
+        message["message"],
+        message["retry_after"],
+        message["throttled"],
+        message["status"],
+        message["not_applied"],
     )

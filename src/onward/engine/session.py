@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from onward.engine.calls import LocalCaller
+from onward.engine.attempt import Attempt
+from onward.engine.calls import Caller, LocalCaller
 from onward.engine.children import Assignment, Processes
 from onward.engine.events import Events, Listener
 from onward.engine.feed import Feed
+from onward.engine.gates import place_of
 from onward.engine.govern import Bounds, Governor, longest_call
 from onward.engine.inputs import Inputs
 from onward.engine.journal import Journal
@@ -40,7 +42,9 @@ from onward.policy.endings import (
     exit_code,
 )
 from onward.policy.versions import ResultVersions
-from onward.ports import Clock, OlderOutputs, RunBegun, Source, WorkStore
+from onward.ports.clock import Clock
+from onward.ports.source import Source
+from onward.ports.work import OlderOutputs, RunBegun, WorkStore
 
 JOURNAL_ENDS_WITHIN = 60.0
 
@@ -51,8 +55,11 @@ class Options:
 
     `listeners`: (listener, whether it wants every record's events); they are called from several threads.
     `waits` hears in words that another program holds the store. `before_exit` is called before a second signal ends
-    the process. For tests: `source` stands in for the job's own,
-    `opened` is a store that is open already, and with `in_process` steps that are for worker processes run here.
+    the process. `asks_about`: a person asks about the effects of these records, which are all that the run takes up; it
+    feeds nothing. For tests and rehearsals: `source` stands in for the job's own, `plan` for that of the job; `opened`
+    is a store that is open already, with `in_process` steps that are for worker processes run here, and not `patient`
+    waits for no rate, no hours and no outage; `around` is given what makes the calls and what gives a record's input as
+    JSON text, and returns what is asked to make them instead.
     """
 
     store: str | None = None
@@ -67,9 +74,13 @@ class Options:
     waits: Callable[[str], None] | None = None
     handle_signals: bool = True
     before_exit: Callable[[], None] | None = None
+    asks_about: Sequence[int] | None = None
     source: Source | None = None
     opened: WorkStore | None = None
     in_process: bool = False
+    plan: Plan | None = None
+    patient: bool = True
+    around: Callable[[Caller, Callable[[Attempt], str]], Caller] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +117,7 @@ class Session:
         self._job, self._binding, self._options, self._plan = job, binding, options, plan
         self._store, self._begun, self._place = store, begun, place
         self._began = time.time()
-        self._counts = store.counts(begun.instance)
+        self._counts, self._pauses = store.counts(begun.instance), store.pauses(begun.instance)
         concurrency = options.concurrency or plan.concurrency
         common = {"job": job.name, "instance": binding.instance, "run": str(begun.run)}
         self._events = Events(common, options.listeners)
@@ -118,15 +129,35 @@ class Session:
         )
         assignment = _assignment(job, binding, plan, begun.run)
         self._processes = Processes(assignment, inputs.value_of)
-        processes = self._local if options.in_process else self._processes
-        self._worker = Worker(plan, concurrency, self._local, processes, self._tally, self._events)
+        local: Caller = self._local if options.around is None else options.around(self._local, inputs.value_of)
+        processes = local if options.in_process else self._processes
+        self._worker = Worker(
+            plan,
+            concurrency,
+            local,
+            processes,
+            self._tally,
+            self._events,
+            value_of=inputs.value_of,
+            patient=options.patient,
+        )
         self._journal = Journal(store, begun.run, clock, self._worker, store.lease / 4)
         self._worker.journal = self._journal
-        self._worker.limit_left = options.bounds.limit
+        self._worker.share.left = options.bounds.limit
         self._feed = Feed(
-            source, self._journal, begun.run, plan.record_validate, plan.on_bad, self._events, self._feed_moved
+            source,
+            self._journal,
+            begun.run,
+            plan.record_validate,
+            plan.on_bad,
+            self._events,
+            self._feed_moved,
+            place_of(plan),
         )
-        if not plan.store_inputs:
+        self._feeds = options.asks_about is None
+        if options.asks_about is not None:
+            self._worker.ask_about(options.asks_about)
+        elif not plan.store_inputs:
             self._worker.may_claim = lambda: self._feed.has_judged
         self._inquest = Inquest(self._worker, None if options.in_process else assignment, inputs.value_of)
         self._governor = Governor(
@@ -136,7 +167,7 @@ class Session:
             self._journal,
             self._inquest,
             self._events,
-            options.bounds,
+            replace(options.bounds, wait=options.wait),
             self._progress,
             options.progress,
         )
@@ -156,7 +187,9 @@ class Session:
             "log_grows", reason=f"another program keeps the store's write-ahead log open: {size >> 20} MiB"
         )
         self._journal.start()
-        self._feed.start()
+        self._governor.standings.hear(self._pauses)  # before anything is claimed
+        if self._feeds:
+            self._feed.start()
         with self._signals():
             by_steps = self._options.handle_signals and is_ours(self._loop) and not task.cancelling()
             try:
@@ -182,7 +215,8 @@ class Session:
     async def _governed(self, own: asyncio.Task[Any] | None) -> Ending | None:
         """`own`: this run's own task, where nobody but a step can have cancelled it."""
         try:
-            return await self._governor.govern() or self._governor.feed_ending()
+            ending = await self._governor.govern()
+            return ending or (self._governor.feed_ending() if self._feeds else None)
         except asyncio.CancelledError:
             if own is None:
                 await self._cancelled()
@@ -218,7 +252,8 @@ class Session:
         self._worker.slots.close()
         await asyncio.gather(spawn(self._inquest.close()), spawn(self._processes.close()))
         await self._journal_ends()
-        self._feed.join(1.0)
+        if self._feeds:
+            self._feed.join(1.0)
         for fault in await self._resources.close():
             self._events.emit("resource_failed", reason=fault)
         self._local.threads.close()
@@ -231,7 +266,7 @@ class Session:
             await asyncio.sleep(0.002)
 
     def _result(self, ending: Ending | None) -> RunResult:
-        counts, lost = self._counts, False
+        counts, lost, head = self._counts, False, None
         with contextlib.suppress(OnwardError):
             self._store.reopen()
             counts = self._store.counts(self._begun.instance)
@@ -242,14 +277,15 @@ class Session:
             left = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
             more = code == OK and (left > 0 or not counts.source_complete)
             reason = "as many as the limit allows are done" if more else _reason(code)
-            ending = Ending(code, reason, next_act=_next_act(code, held))
+            reason = reason if self._feeds else "what was asked about is done"
+            ending = Ending(code, reason, next_act=_next_act(code, held, counts))
         elif code > ending.exit_code:
-            ending = replace(ending, next_act=_next_act(code, held))
+            ending = replace(ending, next_act=_next_act(code, held, counts))
         elif code == STOPPED_EARLY and not remains.unfinished and counts.source_complete:  # others have done it
             ending = replace(ending, next_act="failures" if remains.failed else "export")
         stale, older = 0, 0
         try:
-            self._store.end_run(self._begun.run, code, ending.text)
+            head = self._store.end_run(self._begun.run, code, ending.reason, ending.detail)
             counts = self._store.counts(self._begun.instance)
             stale = ResultVersions(self._store.results_by_version(self._begun.instance)).stale(self._versions())
             older = self._store.older_outputs(self._begun.instance, self._versions()).records
@@ -273,8 +309,10 @@ class Session:
             held=counts.held,
             stale=stale,
             unfinished_older=older,
+            adopted=dict(self._tally.adopted),
             seconds=round(seconds, 3),
             recorded=not lost,
+            head=head,
             next_act=ending.next_act,
         )
         return RunResult(code, ending.text, str(self._begun.run), plain, counts.total, seconds)
@@ -284,10 +322,11 @@ class Session:
         unfinished = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
         stale = counts.held.get("stale", 0)
         worker = self._worker
-        if worker.limit_left is not None:
-            done_all = worker.limit_left == 0 or not unfinished
-            failed = worker.tally.left_failed if done_all and unfinished else failed
-            unfinished = len(worker.waiting_again) if done_all else unfinished
+        if worker.share.left is not None:
+            done_all = worker.share.is_begun or not unfinished
+            left = worker.tally.left_failed + len(worker.tally.unconfirmed)
+            failed = left if done_all and unfinished else failed
+            unfinished = len(worker.share.waiting_again) if done_all else unfinished
             stale = min(stale, unfinished)
         return Remains(unfinished, failed, stale)
 
@@ -382,10 +421,12 @@ def _reason(code: int) -> str:
     )
 
 
-def _next_act(code: int, held: int) -> NextAct:
+def _next_act(code: int, held: int, counts: Counts) -> NextAct:
     if held:
         return "rerun"
-    return "failures" if code == SOME_FAILED else "run"
+    if code != SOME_FAILED:
+        return "run"
+    return "failures" if counts.of(State.FAILED) or counts.of(State.QUARANTINED) else "reconcile"
 
 
 def _assignment(job: Job, binding: Binding, plan: Plan, run: int) -> Assignment | None:

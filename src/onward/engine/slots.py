@@ -36,7 +36,8 @@ class Slot:
     def start_clock(self) -> None:
         """The step's function is about to be called: its timeout begins."""
         if self.attempt is not None and self.attempt.step is not None:
-            self.deadline = time.monotonic() + self.attempt.step.timeout
+            left = self.attempt.time_left
+            self.deadline = time.monotonic() + (self.attempt.step.timeout if left is None else left)
 
 
 class Slots:
@@ -148,6 +149,15 @@ class Slots:
                 self._cut(slot, "timeout", now)
             elif slot.cut is not None and now >= slot.cut_at + CUT_GRACE:
                 self._abandon(slot)
+
+    def others_at(self, step: str) -> bool:
+        """Whether another call of the step is in progress, beside the one whose end is being looked at."""
+        current = asyncio.current_task()
+        return any(
+            slot.task is not current and slot.attempt is not None and slot.attempt.step is not None
+            and slot.attempt.step.name == step
+            for slot in self._slots
+        )  # fmt: skip
 
     def cut_all(self) -> None:
         """Cancel every call in progress: the run stops."""

@@ -11,22 +11,27 @@ import time
 from collections.abc import Callable
 
 from onward.engine.attempt import Attempt
-from onward.engine.calls import CallOutcome, Died
 from onward.engine.children import Assignment, Child, Starts, end_all
 from onward.engine.loops import spawn
+from onward.engine.outcomes import CallOutcome, Died
 from onward.engine.worker import Worker
 from onward.model import Claimed, Failure
 from onward.policy.suspects import halves, is_suspect
-from onward.ports import Batch, ClaimWish
+from onward.ports.work import Batch, ClaimWish
 
 AT_ONCE = 1000
+GROUPS_OF_OPEN = 8
 CLAIM_BYTES = 64 << 20
 
 
 class Group:
-    """Suspects that share a child. The child is started with the first call and closed after the last."""
+    """Suspects that share a child. The child is started with the first call and closed after the last.
 
-    def __init__(self, records: tuple[int, ...], inquest: Inquest, starts: Starts):
+    `is_part`: of those who were beside a death, so that its members stay together when they come back.
+    """
+
+    def __init__(self, records: tuple[int, ...], inquest: Inquest, starts: Starts, is_part: bool = False):
+        self.is_part = is_part
         self.records = records
         self.members = set(records)
         self.alone = len(records) == 1
@@ -39,12 +44,19 @@ class Group:
         """The living one."""
         return self._child if self._child is not None and not self._child.dead else None
 
+    async def up(self) -> None:
+        """Start the child: what is decided before a call is not to grow old while it loads."""
+        if self.child is None:
+            await self.starts.pause()
+        self._child = self.child or self.starts.make()
+        await self._child.up()
+
     async def call(self, attempt: Attempt) -> CallOutcome:
         if self.child is None:
             await self.starts.pause()
         child = self._child = self.child or self.starts.make()
         outcome = self.starts.judge(child, await child.call(attempt, self._inquest.value_of(attempt)))
-        if isinstance(outcome, Died):
+        if isinstance(outcome, Died) or attempt.phase in ("prepare", "probe"):  # the send is still to be survived
             return outcome
         self.leave(attempt.claimed.id)
         return outcome
@@ -69,6 +81,7 @@ class Inquest:
         self._groups: set[Group] = set()
         self._task: asyncio.Task[None] | None = None
         worker.on_died = self.died
+        worker.on_suspects = self._take_in
 
     @property
     def is_busy(self) -> bool:
@@ -76,7 +89,12 @@ class Inquest:
 
     def begin(self) -> None:
         """Take up waiting suspects, unless that is under way."""
-        if not self.is_busy and not self._worker.stopping and self._worker.limit_left != 0 and self._worker.may_claim():
+        if (
+            not self.is_busy
+            and not self._worker.stopping
+            and not self._worker.share.is_begun
+            and self._worker.may_claim()
+        ):
             self._task = spawn(self._claim())
             self._task.add_done_callback(self._claimed)
 
@@ -87,7 +105,14 @@ class Inquest:
     async def _claim(self) -> None:
         journal = self._worker.journal
         assert journal is not None
-        wish = ClaimWish(AT_ONCE, CLAIM_BYTES, start=False, suspects=True)
+        wish = ClaimWish(
+            AT_ONCE,
+            CLAIM_BYTES,
+            start=False,
+            suspects=True,
+            effects=self._worker.has_effects,
+            gates=self._worker.admission.wish(AT_ONCE),
+        )
         asked = journal.ask(lambda store: store.write(journal.run, Batch(wishes=[wish])))
         outcome = await asyncio.wrap_future(asked)
         claimed: list[Claimed] = outcome.claimed[0]
@@ -96,12 +121,31 @@ class Inquest:
         if self.starts is None:
             await self._one_by_one(attempts)
             return
-        solo = [attempt for attempt in attempts if attempt.claimed.solo_deaths]
+        self._give_homes(attempts)
+        for attempt in attempts:
+            self._worker.adopt(attempt)
+
+    def _take_in(self, attempts: list[Attempt]) -> None:
+        """Suspects that were claimed among others, since what became of their effects is open. To try one costs the
+        time that its send may take to land, so that a run may not get to the end of halving: they begin in several
+        groups, of which one has the guilty. In a notebook they have no child to go to."""
+        if self.starts is None:
+            return
+        new = []
+        for attempt in attempts:
+            record = attempt.claimed.id
+            attempt.home = next((one for one in self._groups if one.is_part and record in one.members), None)
+            if attempt.home is None:
+                new.append(attempt)
+        self._give_homes(new, GROUPS_OF_OPEN)
+
+    def _give_homes(self, attempts: list[Attempt], groups: int = 1) -> None:
+        """Those of which a death alone is known are alone again, the others together, in so many groups at most."""
         together = [attempt for attempt in attempts if not attempt.claimed.solo_deaths]
-        for group in [[attempt] for attempt in solo] + ([together] if together else []):
-            self._form(group)
-            for attempt in group:
-                self._worker.adopt(attempt)
+        size = max(-(-len(together) // groups), 1)
+        parts = [together[start : start + size] for start in range(0, len(together), size)]
+        for part in [[attempt] for attempt in attempts if attempt.claimed.solo_deaths] + parts:
+            self._form(part)
 
     async def _one_by_one(self, attempts: list[Attempt]) -> None:
         """A job in a notebook cannot be loaded by a child: its suspects run here, one at a time."""
@@ -157,7 +201,7 @@ class Inquest:
         for group in self._groups:
             if group.records == records and group is not beside:
                 return group
-        group = Group(records, self, beside.starts)
+        group = Group(records, self, beside.starts, is_part=True)
         self._groups.add(group)
         return group
 

@@ -38,6 +38,17 @@ class Progress:
     next_try: float | None = None
     target: int | None = None
 
+    @property
+    def asked_again(self) -> int:
+        """Unconfirmed records that somebody will be asked about, so that they are not done."""
+        return max(self.counts.get(State.UNCONFIRMED, 0) - self.held.get("person", 0), 0)
+
+    @property
+    def done(self) -> int:
+        """Records that nothing is to be done about any more, or nothing but by a person."""
+        at_work = (State.PENDING, State.IN_PROGRESS)
+        return sum(n for state, n in self.counts.items() if state not in at_work) - self.asked_again
+
 
 class Tally:
     """Counts kept in step with the commits that this run hears of, refreshed from the store now and then.
@@ -50,6 +61,8 @@ class Tally:
         self.started = now
         self.ended = 0
         self.left_failed = 0
+        self.unconfirmed: set[int] = set()
+        self.adopted: Counter[str] = Counter()  # obligations that were done already, by job; "": the far side said so
         self.calls_done = 0
         self._waits: dict[int, tuple[str, float]] = {}
         self._marks: list[tuple[float, int, int]] = [(now, 0, _ended(counts))]
@@ -57,6 +70,8 @@ class Tally:
     def add(self, fact: Fact) -> None:
         """A committed fact."""
         states = self.counts.states
+        if fact.event == "effect_deduplicated":
+            self.adopted[fact.sent_by or ""] += 1
         if fact.checkpoint is not None:
             self.calls_done += 1
             if fact.done_step is not None:
@@ -65,7 +80,10 @@ class Tally:
             return
         states[State.IN_PROGRESS] -= 1
         states[fact.state] += 1
-        if fact.state is not State.PENDING:
+        if fact.state is State.UNCONFIRMED:
+            self.unconfirmed.add(fact.record)
+        elif fact.state is not State.PENDING:
+            self.unconfirmed.discard(fact.record)
             self.ended += 1
             if fact.state is not State.SUCCEEDED:
                 self.left_failed += 1

@@ -32,19 +32,26 @@ class Threads:
         """Calls that were given up and are still going on."""
         return len(self._abandoned)
 
-    async def call(self, function: Callable[..., Any], first: Sequence[Any], others: Mapping[str, Any]) -> Any:
-        """The function's result. When the caller is cancelled the call goes on unheard, in an abandoned thread."""
+    async def call(
+        self, function: Callable[..., Any], first: Sequence[Any], others: Mapping[str, Any], to_the_end: bool = False
+    ) -> Any:
+        """The function's result. When the caller is cancelled the call goes on unheard, in an abandoned thread;
+        `to_the_end`: the call is waited for all the same, since what it does cannot be taken back."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._idle:
             self._idle -= 1
         else:
             self._start()
         self._queue.put((future, function, first, others, contextvars.copy_context()))
-        try:
-            return await future
-        except asyncio.CancelledError:
-            self._abandoned.add(future)
-            raise
+        while True:
+            try:
+                return await (asyncio.shield(future) if to_the_end else future)
+            except asyncio.CancelledError:
+                self._abandoned.add(future)
+                task = asyncio.current_task()
+                if not to_the_end or task is None:
+                    raise
+                task.uncancel()
 
     def _start(self) -> None:
         """Raises MemoryError where there is no room for another thread."""

@@ -6,24 +6,31 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from onward.codec import loads
 from onward.engine.admission import Admission
 from onward.engine.attempt import Attempt
-from onward.engine.calls import Caller, CallOutcome, Died, EndedEarly, Raised, Returned, Stale, cancelled_itself
+from onward.engine.calls import Caller
+from onward.engine.causes import Causes
+from onward.engine.effects import Effects
 from onward.engine.events import Events
 from onward.engine.journal import Journal, size_of
+from onward.engine.outages import Outages
+from onward.engine.outcomes import Answered, CallOutcome, Died, EndedEarly, Raised, Returned, Stale, cancelled_itself
+from onward.engine.pacer import Pacer
+from onward.engine.refusals import Refusals
+from onward.engine.share import Share
 from onward.engine.slots import Slot, Slots
 from onward.engine.tally import Tally
 from onward.job.plan import Plan
-from onward.model import Claimed, Fact, Kind, State
+from onward.model import Claimed, EntryState, Fact, Kind, Met, State
 from onward.policy.attempts import Decision, History, decide
 from onward.policy.failures import Classified
-from onward.policy.pace import MOST_AHEAD, claim_ahead
-from onward.policy.suspects import DEATHS_TO_CONVICT
-from onward.ports import ClaimWish, Outcome
+from onward.policy.pace import MOST_AHEAD
+from onward.policy.suspects import DEATHS_TO_CONVICT, is_suspect
+from onward.ports.work import ClaimWish, Outcome
 
 MOST_WAITING = 2000
 MOST_WAITING_SIZE = 64 << 20
@@ -38,7 +45,9 @@ class Worker:
     `held` is by record and fence: a record whose input changed may be claimed again while its old call goes on.
 
     It lives on the event loop and never touches the store: commits arrive through `committed`, which the journal
-    calls in its own thread. `on_fatal` hears of failures that stop the run, `on_died` of a call's process dying.
+    calls in its own thread. `on_fatal` hears of failures that stop the run, `on_died` of a call's process dying,
+    `on_suspects` of suspects that were claimed among others, since what became of their effects is open.
+    `patient`: False where no rate, no hours and no outage is waited for.
     """
 
     def __init__(
@@ -50,45 +59,53 @@ class Worker:
         tally: Tally,
         events: Events,
         draw: Callable[[], float] = random.random,
+        value_of: Callable[[Attempt], str] = lambda attempt: attempt.claimed.value or "null",
+        patient: bool = True,
     ):
         self.held: dict[tuple[int, int], Attempt] = {}
         self.stopping = False
         self.changed = asyncio.Event()
         self.next_due: float | None = None
         self.dry = False
-        self.limit_left: int | None = None
+        self.is_claiming = False
+        self.share = Share()
         self.error: BaseException | None = None
         self.may_claim: Callable[[], bool] = lambda: True
         self.is_cancelled: Callable[[], bool] = lambda: False
         self.on_fatal: Callable[[Attempt, Classified], None] = lambda attempt, failure: None
         self.on_died: Callable[[Attempt, Died], bool] = lambda attempt, died: False
+        self.on_suspects: Callable[[list[Attempt]], None] = lambda attempts: None
         self.on_left: Callable[[Attempt, Fact], None] = lambda attempt, fact: None
         self.journal: Journal | None = None
         self.slots = Slots(concurrency, self._perform, self._given_up, self.fault)
-        self.admission = Admission(plan, self._begin)
+        self.admission = Admission(plan, self._begin, self._put_back, self._freed, value_of, patient)
+        self.causes = Causes(
+            self.admission,
+            Outages(self._calls_to_come, plan.outage_limit, patient),
+            Refusals(self._others_at, tally.has_succeeded, concurrency),
+            self._flush_if_idle,
+        )
         self.tally = tally
         self.plan = plan
         self._caller = caller
         self._processes = processes
         self._events = events
         self._draw = draw
+        self.has_effects = any(step.effect is not None for step in plan.steps)
+        self._effects = Effects(
+            self._starts_next, self._failed, lambda: self.journal is None or self.journal.may_send()
+        )
         self._loop = asyncio.get_running_loop()
         self._commits: deque[tuple[list[Fact], Outcome]] = deque()
-        self._again: set[int] = set()
         self._waiting = 0
         self._waiting_size = 0
         self._flush_planned = False
-        self._claiming = False
-        self._claim_seconds = 0.002
-        self._wished_at = 0.0
-        self._calls_per_second = 0.0
-        self._calls_counted = 0
-        self._counted_at = time.monotonic()
+        self._pacer = Pacer()
 
-    @property
-    def waiting_again(self) -> set[int]:
-        """Records that this run tried under `--limit` and that wait for another attempt."""
-        return self._again
+    def ask_about(self, records: Sequence[int]) -> None:
+        """A person asks about the effects of these records now: nothing else is taken up."""
+        self.share.ask_about(records)
+        self._effects.asks_now = True
 
     # What the journal tells, in its own thread.
 
@@ -124,24 +141,30 @@ class Worker:
                 if hold in outcome.lost:
                     self._lost(attempt, fact)
                 else:
-                    self._settled(attempt, fact)
+                    self._settled(attempt, fact, outcome.met.get(hold))
             for claimed in outcome.claimed:
                 self._take(claimed)
             if outcome.claimed:
                 self.next_due = outcome.next_due
         if self.slots.paused and not self._too_much_waits():
             self.slots.unpause()
+        self.causes.look_at_refusals()
         self.claim_more()
         if not self.held or self.dry:
             self.changed.set()
 
-    def _settled(self, attempt: Attempt, fact: Fact) -> None:
+    def _settled(self, attempt: Attempt, fact: Fact, met: Met | None) -> None:
         """A fact has become durable: only now does the record move on."""
         self.tally.add(fact)
+        if fact.effect is not None and (instead := self._effects.settled(attempt, fact, met)) is not None:
+            self._state(attempt, instead)
+            return
         if fact.checkpoint is not None and self._events.frequent:
             self._emit("checkpoint_committed", attempt, step=fact.done_step)
         if fact.event is not None:
             self._emit(fact.event, attempt, fact)
+        elif fact.effect is not None and fact.effect.state is EntryState.CONFIRMED:
+            self._emit("effect_confirmed", attempt, fact)
         if fact.state is not State.IN_PROGRESS:
             self._leave(attempt, fact)
         elif fact.started:
@@ -151,9 +174,8 @@ class Worker:
 
     def _leave(self, attempt: Attempt, fact: Fact) -> None:
         del self.held[fact.record, fact.fence]
-        if fact.state is State.PENDING and fact.hold is None:
-            if self.limit_left is not None:
-                self._again.add(fact.record)
+        if fact.state in (State.PENDING, State.UNCONFIRMED) and fact.hold is None:
+            self.share.leave(fact)
             if fact.not_before:
                 self.next_due = min(fact.not_before, self.next_due or fact.not_before)
             else:
@@ -165,7 +187,7 @@ class Worker:
         del self.held[fact.record, fact.fence]
         self.tally.counts.states[State.IN_PROGRESS] -= 1
         if fact.state is State.IN_PROGRESS and fact.started and attempt.step is not None:
-            self.admission.release(attempt.step)
+            self.admission.release(attempt)
         self._emit(
             "lease_lost", attempt, reason="the record vanished from the input, was changed or taken over meanwhile"
         )
@@ -175,58 +197,56 @@ class Worker:
 
     def claim_more(self) -> None:
         """Ask for records so that no slot idles, and not for more."""
-        if self._claiming or self.stopping or self.dry or self.journal is None or not self.may_claim():
+        if self.is_claiming or self.stopping or self.dry or self.journal is None or not self.may_claim():
+            return
+        if self.admission.pause is not None:
             return
         wish = self._wish()
         if wish is not None:
-            self._claiming = True
-            self._wished_at = time.monotonic()
+            self.is_claiming = True
+            self._pacer.claim_begins()
             self.journal.wish(wish)
             self._plan_flush(self.slots.free > 0)
 
     def _wish(self) -> ClaimWish | None:
-        self._measure()
-        ahead = claim_ahead(self._calls_per_second, self._claim_seconds)
         coming = len(self.slots.ready) + self.admission.waiting
-        target = self.slots.limit + ahead
+        target = self.slots.limit + self._pacer.ahead(self.tally.calls_done)
         want = min(target - coming - self.slots.calls, self.slots.limit + MOST_AHEAD + MOST_WAITING - len(self.held))
-        only: tuple[int, ...] | None = None
-        if self.limit_left is not None:
-            want = min(want, self.limit_left)
-            if self.limit_left == 0:
-                want, only = self.slots.free, tuple(self._again)
-                if not only:
-                    return None
+        want, only = self.share.due(want, self.slots.free)
         if want < 1 or (want < target // 4 and coming > self.slots.limit):
             return None
-        return ClaimWish(want, CLAIM_BYTES, start=self.admission.start_with_claim, only=only)
-
-    def _measure(self) -> None:
-        now = time.monotonic()
-        elapsed = now - self._counted_at
-        if elapsed >= 0.05:
-            done = self.tally.calls_done - self._calls_counted
-            self._calls_per_second += 0.5 * (done / elapsed - self._calls_per_second)
-            self._calls_counted = self.tally.calls_done
-            self._counted_at = now
+        gates = self.admission.wish(want)
+        first = self.admission.gates.first
+        if first is not None and first.outage.is_on:
+            want = 1
+        return ClaimWish(
+            want,
+            CLAIM_BYTES,
+            start=self.admission.start_with_claim,
+            only=only,
+            effects=self.has_effects,
+            ranked=self.plan.rank_of is not None,
+            gates=gates,
+            asked=self.share.is_asked_about,
+        )
 
     def _take(self, claimed: list[Claimed]) -> None:
         """Claimed records arrive: their starts, if they started, are durable already."""
-        if self._claiming:
-            self._claiming = False
-            self._claim_seconds += 0.3 * (time.monotonic() - self._wished_at - self._claim_seconds)
-        self.dry = not claimed
+        if self.is_claiming:
+            self.is_claiming = False
+            self._pacer.claim_ends()
+        self.dry = not claimed and not self.share.came_for(found=bool(claimed))
         self.tally.claimed(len(claimed))
-        for one in claimed:
-            self.adopt(Attempt(self.plan, one, self.admission.start_with_claim))
+        attempts = [Attempt(self.plan, one, self.admission.start_with_claim) for one in claimed]
+        if suspects := [one for one in attempts if is_suspect(one.claimed.deaths, one.claimed.solo_deaths)]:
+            self.on_suspects(suspects)
+        for attempt in attempts:
+            self.adopt(attempt)
 
     def adopt(self, attempt: Attempt) -> None:
         """Take a claimed record into work."""
         self.held[attempt.claimed.id, attempt.claimed.fence] = attempt
-        if attempt.claimed.id in self._again:
-            self._again.discard(attempt.claimed.id)
-        elif self.limit_left is not None:
-            self.limit_left = max(self.limit_left - 1, 0)
+        self.share.take(attempt.claimed.id)
         if attempt.outputs and self._events.frequent:
             self._emit("record_resumed", attempt, step=attempt.step.name if attempt.step else None)
         if attempt.step is None:
@@ -245,14 +265,14 @@ class Worker:
         """
         if self.stopping or not self.slots.is_stuck(MOST_IDLE):
             return
-        self._calls_per_second = 0.0
+        self._pacer.calls_are_slow()
         ready, kept = self.slots.ready, []
         while ready:
             attempt = ready.popleft()
             if attempt.home is None and attempt.step is not None:
                 fact = attempt.given_back("claimed ahead")
                 fact.event = None
-                self.admission.release(attempt.step)
+                self.admission.release(attempt)
                 self.submit(fact)
             else:
                 kept.append(attempt)
@@ -265,6 +285,21 @@ class Worker:
         else:
             self.submit(attempt.begin())
 
+    def _put_back(self, attempt: Attempt, reason: str) -> None:
+        """The attempt is to wait in the store: it has not really started."""
+        self.admission.at_gates = True
+        fact = attempt.given_back(reason)
+        fact.event = None
+        self.submit(fact)
+
+    def _freed(self) -> None:
+        """Records that wait in the store may be let in now."""
+        self.dry = False
+        self.claim_more()
+
+    def _calls_to_come(self) -> bool:
+        return bool(self.slots.ready) or self.is_claiming
+
     # Calls.
 
     async def _perform(self, slot: Slot, attempt: Attempt) -> None:
@@ -273,17 +308,35 @@ class Worker:
             return
         step = attempt.step
         assert step is not None
+        gate = self.admission.gates.of(attempt)
+        if (gate.is_marked or self.admission.pause is not None) and not self.admission.enter(attempt):
+            self.admission.release(attempt)
+            self._put_back(attempt, "its gate was shut before the call")
+            return
+        gate.calls += 1
+        attempt.inside = gate
         caller = attempt.home or (self._processes if step.process else self._caller)
         try:
+            if step.effect is not None:
+                if attempt.home is not None:
+                    await attempt.home.up()  # type: ignore[attr-defined]
+                if (instead := self._effects.begin(attempt)) is not None:
+                    self._state(attempt, instead)
+                    return
             outcome = await caller.call(attempt)  # type: ignore[attr-defined]
         except asyncio.CancelledError:
             if slot.given_up:
                 return
             outcome = self._cut_short(slot, attempt)
-        if slot.given_up:
+        finally:
+            if attempt.inside is not None:
+                gate.calls -= 1
+                attempt.inside = None
+        if slot.given_up and not attempt.sending:  # what is being sent is waited for
             return
         slot.cut = None
         self._end(attempt, outcome)
+        self.causes.after_call()
 
     def _cut_short(self, slot: Slot, attempt: Attempt) -> CallOutcome | None:
         task = asyncio.current_task()
@@ -308,21 +361,36 @@ class Worker:
         """A call that does not let itself be cancelled: its record goes on without it."""
         assert attempt.step is not None
         self._emit("call_abandoned", attempt, step=attempt.step.name, reason="it does not return")
+        self.admission.leave(attempt)
+        if attempt.sending and slot.cut == "timeout":
+            self._loop.call_later(self._effects.patience(attempt), self._never_returned, attempt)
+            return
         self._end(attempt, Raised(_timeout(attempt.step.timeout)) if slot.cut == "timeout" else None)
+
+    def _never_returned(self, attempt: Attempt) -> None:
+        """A send that goes on long past its deadline: only a person can tell what may come of it."""
+        if attempt.sending:
+            assert attempt.step is not None
+            self._state(attempt, self._effects.never_returned(attempt))
+            self._plan_flush(True)
 
     def _end(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
         """State what came of a call; None: it was cut because the run stops."""
-        step = attempt.step
-        assert step is not None
-        self.admission.release(step)
+        self.causes.heard(attempt, outcome)
+        if attempt.phase != "step":
+            if not isinstance(outcome, Stale | Died):
+                self._effect_ended(attempt, outcome)
+                return
+            attempt.call_lost(begun=isinstance(outcome, Died) and bool(outcome.beside))
+        if not isinstance(outcome, Raised) and (attempt.passed or attempt.gate.trial is not None):
+            self.admission.release(attempt)
         if isinstance(outcome, Returned):
             attempt.clear()
             self.submit(attempt.completed(outcome.text, self._starts_next(attempt)))
         elif isinstance(outcome, Raised):
             if outcome.failure.kind is not Kind.FATAL:  # which need not have come from the step
                 attempt.clear()
-            # A child knows nothing of other records.
-            self._failed(attempt, outcome.failure.among(self.tally.has_succeeded(step.name)))
+            self.causes.when_told(attempt, outcome.failure, lambda: self.submit(self._failed(attempt, outcome.failure)))
         elif isinstance(outcome, EndedEarly):
             attempt.clear()
             self.submit(attempt.done_early(outcome.reason))
@@ -335,26 +403,59 @@ class Worker:
                 self.died_alone(attempt, outcome)
         else:
             self.submit(attempt.given_back("the run stopped before the step ended"))
-        if not self.slots.ready:
-            self._plan_flush(True)
+        self._flush_if_idle()
 
     def _starts_next(self, attempt: Attempt) -> bool:
         """Whether the step after this one may start with the commit of this one's checkpoint."""
         assert attempt.step is not None
-        if self.stopping:
+        if self.stopping or self.admission.pause is not None:
             return False
-        if self.admission.start_with_claim:
-            return True
         following = attempt.following
-        return following is not None and not self.admission.limits(following)
+        return self.admission.start_with_claim if following is None else not self.admission.limits(following)
 
-    def _failed(self, attempt: Attempt, failure: Classified) -> None:
+    def _others_at(self, step: str) -> bool:
+        """Whether other calls of a step may still tell something."""
+        return not self.stopping and (self._waiting > 0 or bool(self.slots.ready) or self.slots.others_at(step))
+
+    def _effect_ended(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
+        failure = outcome.failure if isinstance(outcome, Raised | Answered) else None
+        survived = failure is None or failure.kind is not Kind.FATAL
+        if survived and attempt.phase in ("send", "confirm"):
+            attempt.clear()
+        if failure is not None and failure.kind is Kind.TRANSIENT:
+            if isinstance(outcome, Raised) and (failure.not_applied or attempt.phase == "prepare"):
+                self.causes.when_told(attempt, failure, lambda: self._state_effect(attempt, outcome))
+                return
+            self.causes.unanswered(attempt, failure)
+        if failure is not None:
+            self.causes.when_meant(attempt, failure, lambda: self._state_effect(attempt, outcome))
+            return
+        self._state_effect(attempt, outcome)
+
+    def _state_effect(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
+        self._state(attempt, self._effects.ended(attempt, outcome))
+        self._flush_if_idle()
+
+    def _state(self, attempt: Attempt, fact: Fact) -> None:
+        """State what came of an effect; its step is over unless the same attempt goes on with another call."""
+        if fact.state is not State.IN_PROGRESS or fact.checkpoint is not None:
+            self.admission.release(attempt)
+        self.submit(fact)
+
+    def _failed(self, attempt: Attempt, failure: Classified) -> Fact:
+        """What follows the failure; a fatal one stops the run."""
         assert attempt.step is not None
+        failure = failure.among(self.tally.has_succeeded(attempt.step.name))  # a child knows nothing of other records
         history = History(attempt.attempts, attempt.claimed.failed_runs, self.plan.resume_cap)
         decision = decide(failure, history, attempt.step.retry, self._draw())
-        self.submit(attempt.failed(failure, decision, time.time()))
+        if attempt.pause is not None:
+            wait = max(attempt.pause, failure.retry_after or 0.0)  # what was asked for holds for a later run, too
+            decision = Decision("retry", "an outage", wait, False, attempt.claimed.failed_runs)
+            attempt.pause = None
+        fact = attempt.failed(failure, decision, time.time())
         if decision.verdict == "stop":
             self.on_fatal(attempt, failure)
+        return fact
 
     def _stale(self, attempt: Attempt, stale: Stale) -> None:
         fact = attempt.held("stale", f"the stored output of {stale.step} no longer decodes: {stale.reason}")
@@ -374,6 +475,10 @@ class Worker:
 
     def submit(self, fact: Fact) -> None:
         assert self.journal is not None
+        if fact.state not in (State.IN_PROGRESS, State.SUCCEEDED):
+            attempt = self.held[fact.record, fact.fence]
+            if self.admission.at_gates or (attempt.gate is not None and attempt.gate.outage.is_on):
+                fact.gate = self.admission.key_of(attempt)
         self._waiting += 1
         self._waiting_size += size_of(fact)
         if self._too_much_waits():
@@ -394,6 +499,10 @@ class Worker:
             self._flush_planned = True
             self._loop.call_later(LINGER, self._flush)
 
+    def _flush_if_idle(self) -> None:
+        if not self.slots.ready:
+            self._plan_flush(True)
+
     def _flush(self) -> None:
         self._flush_planned = False
         if self.journal is not None:
@@ -404,20 +513,30 @@ class Worker:
     def stop(self) -> None:
         """No new calls: what had not been called is given back."""
         self.stopping = True
-        while self.slots.ready:
-            self.submit(self.slots.ready.popleft().given_back("the run stopped before the step was called"))
-        for attempt in self.admission.clear():
-            self.submit(attempt.given_back("the run stopped before the step was called"))
-        self._plan_flush(True)
+        self.causes.conclude_all()
+        self.give_back_uncalled("the run stopped before the step was called")
         self.changed.set()
 
+    def give_back_uncalled(self, reason: str) -> None:
+        while self.slots.ready:
+            attempt = self.slots.ready.popleft()
+            self.admission.release(attempt)
+            self.submit(attempt.given_back(reason))
+        for attempt in self.admission.clear():
+            self.submit(attempt.given_back(reason))
+        self._plan_flush(True)
+
     def _emit(self, event: str, attempt: Attempt, fact: Fact | None = None, **fields: Any) -> None:
+        if not self._events.is_heard:
+            return
         if fact is not None:
             # What no longer decodes is told without the words that quote it.
             reason = "a stored output no longer decodes" if event == "record_waits" else fact.reason
-            fields.update(step=fact.step, attempt=attempt.attempts, reason=reason)
+            fields.update(step=fact.done_step or fact.step, attempt=attempt.attempts, reason=reason)
             if fact.failure is not None:
                 fields.update(kind=str(fact.failure.kind), error_type=fact.failure.error_type)
+        if attempt.entry is not None:
+            fields["idempotency_key"] = attempt.entry.key
         self._events.emit(event, key=loads(attempt.claimed.key), **fields)
 
 

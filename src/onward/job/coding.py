@@ -8,7 +8,7 @@ from typing import Any
 from onward import codec
 from onward.errors import MisfitRecord, OutputError, StaleCheckpoint
 from onward.job.values import PLAIN, Misfit, Shape
-from onward.ports import Validate
+from onward.ports.source import Validate
 
 _MOST_BYTES_A_CHARACTER = 4
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))

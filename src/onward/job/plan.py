@@ -5,16 +5,20 @@ Small values are named tuples throughout `job`: they are made several times fast
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from onward.codec import loads
 from onward.errors import DeclarationError, StepOutcome
+from onward.job.groups import Limit
 from onward.model import Retry
-from onward.ports import Validate
+from onward.policy.effects import Traits
+from onward.policy.hours import Hours
+from onward.ports.source import Validate
 
-Origin = Literal["record", "step", "resource", "params", "context"]
+Origin = Literal["record", "step", "resource", "params", "context", "payload", "idempotency_key", "receipt"]
 OnBad = Literal["stop", "quarantine"]
 ResourceKind = Literal["value", "async value", "generator", "async generator"]
 Classify = Callable[[Exception], StepOutcome | type[StepOutcome] | None]
@@ -73,10 +77,57 @@ class Argument(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class GroupPlan:
+    """Records alike in one field. `value_of` gives the group's name from a record's input (JSON text), empty where it
+    has none. `ceilings` and `openings` are those of single groups; `ceiling` is that of all others."""
+
+    name: str
+    value_of: Callable[[str], str]
+    ceiling: Limit | None
+    ceilings: Mapping[str, Limit]
+    openings: Mapping[str, Hours]
+
+
+class CallPlan(NamedTuple):
+    """A function that an effect calls besides its own. `encode` turns what it returns into JSON text; `may_be_bool`:
+    a bool among it is a value like any other, as the effect's receipt is declared to be one."""
+
+    function: Callable[..., Any]
+    is_async: bool
+    arguments: tuple[Argument, ...]
+    encode: Callable[[Any], str]
+    may_be_bool: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EffectPlan:
+    """What makes a step an effect. `name` is its ledger name, `formerly` names that it had before.
+
+    `identify` makes the values of its key's fields from a record's input as JSON text; raises NoIdentity, MisfitRecord.
+    `payload`, `probe` and `confirm` are None where they are not declared; without a payload `inputs` are what is sent.
+    `receive` turns JSON text that somebody else gives into that of a receipt; raises MisfitRecord, OutputError.
+    `key_prefix` stands before every idempotency key: a rehearsal's keys are nobody's obligations.
+    """
+
+    name: str
+    formerly: tuple[str, ...]
+    identify: Callable[[str], Mapping[str, Any]]
+    traits: Traits
+    inputs: tuple[Argument, ...]
+    payload: CallPlan | None
+    probe: CallPlan | None
+    confirm: CallPlan | None
+    receive: Callable[[str], str] = str
+    key_prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class StepPlan:
     """One step. It is called with the first of `arguments` by position and the others by keyword.
 
-    `encode` turns the returned value into JSON text; raises OutputError. `version` is its fingerprint.
+    `encode` turns the returned value into JSON text; raises OutputError. `decode` turns that into the value that a
+    later step is given, where its parameter has no annotation of its own. `version` is its fingerprint. `effect`: None
+    for a pure step.
     """
 
     index: int
@@ -92,6 +143,10 @@ class StepPlan:
     calls_out: bool
     arguments: tuple[Argument, ...]
     encode: Callable[[Any], str]
+    effect: EffectPlan | None = None
+    limit: Limit | None = None
+    group: GroupPlan | None = None
+    decode: Callable[[str], Any] = loads
 
 
 class ResourcePlan(NamedTuple):
@@ -111,7 +166,8 @@ class Plan:
     """A job for one set of params. `resources` are in the order in which they can be opened.
 
     `record_validate` turns a source's plain value into the record type and raises MisfitRecord; None where the job
-    has no record type.
+    has no record type. `rank_of` gives a record's place in the order of admission from its input (JSON text) and
+    raises UsageError; None where the source's order is that.
     """
 
     job: str
@@ -125,3 +181,10 @@ class Plan:
     store_inputs: bool
     classify: Classify | None
     reference: JobReference
+    rank_of: Callable[[str], str] | None = None
+    outage_limit: float = 3600.0
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The names of its groups."""
+        return tuple(dict.fromkeys(step.group.name for step in self.steps if step.group is not None))

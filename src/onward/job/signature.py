@@ -11,6 +11,7 @@ from onward.job.place import where
 from onward.job.plan import Origin
 
 RESERVED = ("params", "context", "payload", "idempotency_key")
+SENT = ("payload", "idempotency_key")
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -24,18 +25,29 @@ class Slot(NamedTuple):
 
     @property
     def decoded(self) -> bool:
-        return self.origin in ("record", "step")
+        return self.origin in ("record", "step", "payload", "receipt")
 
 
 class Choices(NamedTuple):
-    """The names that may be injected at one point of a job's declaration."""
+    """The names that may be injected at one point of a job's declaration.
+
+    `sent`: what an effect sends, `payload` and `idempotency_key`; `receipt`: the name that stands for its receipt.
+    """
 
     steps: Sequence[str] = ()
     resources: Sequence[str] = ()
     params: bool = False
     context: bool = True
+    sent: bool = False
+    receipt: str | None = None
 
     def origin(self, name: str) -> Origin | None:
+        if self.sent and name == "payload":
+            return "payload"
+        if self.sent and name == "idempotency_key":
+            return "idempotency_key"
+        if name == self.receipt:
+            return "receipt"
         if name in self.steps:
             return "step"
         if name in self.resources:
@@ -46,11 +58,15 @@ class Choices(NamedTuple):
 
     def every(self) -> list[str]:
         own = ["params"] if self.params else []
-        return [*self.steps, *self.resources, *own, *(["context"] if self.context else [])]
+        sent = ["payload", "idempotency_key"] if self.sent else []
+        receipt = [self.receipt] if self.receipt else []
+        return [*self.steps, *receipt, *self.resources, *sent, *own, *(["context"] if self.context else [])]
 
     def __str__(self) -> str:
         said = [f"earlier steps: {', '.join(self.steps)}"] if self.steps else []
+        said += [f"its receipt: {self.receipt}"] if self.receipt else []
         said += [f"resources: {', '.join(self.resources)}"] if self.resources else []
+        said += ["payload", "idempotency_key"] if self.sent else []
         said += ["params"] if self.params else []
         said += ["context"] if self.context else []
         return "; ".join(said) or "none"
@@ -69,9 +85,14 @@ def read_signature(function: Callable[..., Any], title: str) -> inspect.Signatur
 
 
 def step_slots(function: Callable[..., Any], name: str, choices: Choices) -> tuple[Slot, ...]:
-    """The slots of a step: the record first, the others by name. Raises DeclarationError that lists the choices."""
+    """The slots of a step: the record first, the others by name. Raises DeclarationError that lists the choices.
+
+    Where what is sent may be asked for, a first parameter of that name receives it instead of the record.
+    """
     title = f"step '{name}'"
     parameters = list(read_signature(function, title).parameters.values())
+    if choices.sent and parameters and parameters[0].name in SENT:
+        return tuple(_by_name(function, title, parameters, choices, name))
     if not parameters or parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
         raise DeclarationError(f"{_at(function)}{title} needs a first parameter: it receives the record's value")
     first = parameters[0]

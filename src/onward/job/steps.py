@@ -10,6 +10,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 from onward.errors import DeclarationError
 from onward.job.annotations import MISSING, names_of
 from onward.job.checks import positive_int, positive_seconds, yes_or_no
+from onward.job.groups import Group, Limit, checked_limit
 from onward.job.place import Place, in_notebook, where
 from onward.job.signature import RESERVED, Choices, Slot, read_signature, step_slots
 from onward.job.values import PLAIN, Shape, Shapes
@@ -33,6 +34,8 @@ class StepOptions(NamedTuple):
     uses: Sequence[Any] = ()
     max_output: int = MAX_OUTPUT
     calls_out: bool = False
+    limit: Limit | None = None
+    group: Group | None = None
 
     def checked(self) -> StepOptions:
         """Raises DeclarationError for a value that cannot be meant; a single value of `uses` becomes a tuple."""
@@ -43,6 +46,7 @@ class StepOptions(NamedTuple):
         positive_int("max_output", self.max_output)
         yes_or_no("process", self.process)
         yes_or_no("calls_out", self.calls_out)
+        checked_limit(self.limit)
         if self.version is not None and (type(self.version) not in (str, int) or self.version == ""):
             raise DeclarationError(f"version must be text or a number, not {self.version!r}")
         uses = tuple(self.uses) if isinstance(self.uses, tuple | list) else (self.uses,)
@@ -75,7 +79,7 @@ class Step(Generic[P, R]):
     @property
     def plain_parameters(self) -> frozenset[str]:
         """Parameters whose annotations say nothing about results."""
-        return frozenset(slot.parameter for slot in self.slots if slot.origin not in ("record", "step"))
+        return frozenset(slot.parameter for slot in self.slots if not slot.decoded)
 
     def returns(self) -> Any:
         """The return annotation as it was written; MISSING without one."""
@@ -100,7 +104,13 @@ class Step(Generic[P, R]):
 
 
 def declare_step(
-    function: Callable[P, R], name: str, options: StepOptions, choices: Choices, place: Place, shapes: Shapes
+    function: Callable[P, R],
+    name: str,
+    options: StepOptions,
+    choices: Choices,
+    place: Place,
+    shapes: Shapes,
+    kind: type[Step[P, R]] | None = None,
 ) -> Step[P, R]:
     """A step whose parameters are all known. Raises DeclarationError that says where and lists the choices."""
     title = f"{where(function)}: step '{name}'"
@@ -116,7 +126,7 @@ def declare_step(
             "put the job into a .py file and import it from there"
         )
     slots = step_slots(function, name, choices)
-    step = Step(function, name, checked, slots, shapes.among(names_of(function, place.locals)))
+    step = (kind or Step)(function, name, checked, slots, shapes.among(names_of(function, place.locals)))
     for annotation, what in step.annotated():
         try:
             step.shape(annotation, what)

@@ -14,7 +14,7 @@ from onward.codec import dumps, loads
 from onward.errors import MisfitRecord, UsageError
 from onward.operate.choices import Entry, Selection, entries_of, given_keys, numbers, readable_twice
 from onward.operate.questions import Subject, check_kind
-from onward.ports import Choice, Decided, Desk
+from onward.ports.desk import Choice, Decided, Desk
 
 LINE = '{"line":'
 LONGEST_FORM = 200
@@ -190,7 +190,7 @@ def _choice(subject: Subject, act: Act, selection: Selection, records: array[int
     alone = selection.kind is None and not (selection.all or selection.stale or selection.names_records)
     return Choice(
         act=act,
-        actor=_actor(),
+        actor=actor(),
         today=subject.today,
         records=records,
         kind=selection.kind,
@@ -201,7 +201,8 @@ def _choice(subject: Subject, act: Act, selection: Selection, records: array[int
     )
 
 
-def _actor() -> str:
+def actor() -> str:
+    """Who decides: the name of the system's user."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # a container without a name for its user

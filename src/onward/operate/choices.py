@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from onward.codec import canonical_key, dumps, loads
 from onward.errors import OutputError, UsageError
-from onward.ports import Desk
+from onward.ports.desk import Desk
 
 AT_ONCE = 500
 SHOWN = 5
@@ -150,6 +150,7 @@ def readable_twice(path: str | Path) -> Iterator[IO[bytes]]:
 # What `export` and `failures --json` write; such lines can be given back as they are.
 _LINE_FIELDS = {
     "key",
+    "vanished",
     "input",
     "outputs",
     "state",
@@ -163,6 +164,7 @@ _LINE_FIELDS = {
     "deaths",
     "failed_runs",
     "at",
+    "waiting",
 }
 
 

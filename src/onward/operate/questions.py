@@ -1,4 +1,4 @@
-"""Questions about an instance: thin over `ports.Desk`, they give its answers words and shapes."""
+"""Questions about an instance: thin over `ports.desk.Desk`, they give its answers words and shapes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,9 @@ from onward.codec import loads
 from onward.errors import UsageError
 from onward.model import Kind, Result, State
 from onward.policy.versions import ResultVersions, first_stale
-from onward.ports import (
-    Desk,
-    ExportRow,
-    ExportWish,
-    GenerationFacts,
-    InFlight,
-    InstanceFacts,
-    RecordFacts,
-    RunFacts,
-    Waiting,
-)
+from onward.ports.desk import Desk, ExportWish
+from onward.ports.facts import EntryFacts, GenerationFacts, InFlight, InstanceFacts, RecordFacts, RunFacts, Waiting
+from onward.ports.sink import ExportRow
 
 FAILED_STATES = (State.FAILED, State.QUARANTINED, State.UNCONFIRMED)
 VANISHED = "vanished"
@@ -102,7 +94,10 @@ def status(desk: Desk, subject: Subject) -> dict[str, Any]:
 def failures(
     desk: Desk, subject: Subject, kind: str | None = None, state: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Failed, quarantined and unconfirmed records in source order. Raises UsageError at once for a wrong word."""
+    """Failed, quarantined and unconfirmed records in source order; of those that vanished, the unconfirmed ones.
+
+    Raises UsageError at once for a wrong word.
+    """
     states = failed_states(state)
     check_kind(kind)
     return (
@@ -117,6 +112,8 @@ def failures(
             "deaths": one.deaths,
             "failed_runs": one.failed_runs,
             "at": moment(one.at),
+            "waiting": None if one.waiting is None else _waiting(one.waiting),
+            "vanished": one.vanished,
         }
         for one in desk.failures(subject.number, states, kind)
     )
@@ -139,8 +136,8 @@ def causes(desk: Desk, subject: Subject, kind: str | None = None, state: str | N
     ]
 
 
-def show(desk: Desk, subject: Subject, record: int) -> dict[str, Any]:
-    """All that is known of a record (its number in the store), oldest first."""
+def show(desk: Desk, subject: Subject, record: int, payloads: bool = False) -> dict[str, Any]:
+    """All that is known of a record (its number in the store), oldest first. `payloads`: also what its effects send."""
     facts = desk.record(record)
     failure = facts.failure
     return {
@@ -168,6 +165,7 @@ def show(desk: Desk, subject: Subject, record: int) -> dict[str, Any]:
             "at": moment(failure.at),
             "run": _name(failure.run),
         },
+        "effects": [_entry(one, payloads) for one in facts.entries],
         "history": [
             {
                 "at": moment(one.at),
@@ -262,7 +260,26 @@ def _name(run: int | None) -> str | None:
 
 
 def _waiting(one: Waiting) -> dict[str, Any]:
-    return {"reason": one.reason, "count": one.count, "until": moment(one.until)}
+    return {"reason": one.reason, "count": one.count, "until": moment(one.until), "since": moment(one.since)}
+
+
+def _entry(one: EntryFacts, payloads: bool) -> dict[str, Any]:
+    """An obligation as the ledger has it; what is sent may be confidential, and is shown only where it is asked for."""
+    told = {
+        "effect": one.effect,
+        "idempotency_key": one.key,
+        "state": str(one.state),
+        "generation": one.generation,
+        "receipt": None if one.receipt is None else loads(one.receipt),
+        "first_intended": moment(one.first_at),
+        "intended": moment(one.intended_at),
+        "sent": moment(one.sent_at),
+        "asked_again": moment(one.ask_at),
+        "asks": one.asks,
+        "run": str(one.run),
+        "payload_hash": one.payload_hash,
+    }
+    return {**told, "payload": loads(one.payload)} if payloads else told
 
 
 def _run(one: RunFacts) -> dict[str, Any]:
@@ -277,6 +294,7 @@ def _run(one: RunFacts) -> dict[str, Any]:
         "exit_code": one.exit_code,
         "host": one.host,
         "reason": reason,
+        "head": one.head,
     }
 
 

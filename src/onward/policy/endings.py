@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-NextAct = Literal["run", "failures", "rerun", "export"]
+NextAct = Literal["run", "failures", "rerun", "reconcile", "export"]
 
 FIRST_ENDED = 50
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import email.utils
+import errno
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from onward.codec import loads
 from onward.errors import Fatal, Invalid, MisfitRecord, OutputError, Rejected, StepOutcome, Transient
 from onward.model import Kind
+from onward.policy.masking import masked
 
 LONGEST_WAIT = 3600.0
 LONGEST_TEXT = 20_000
@@ -70,13 +74,21 @@ MOST_SEVERE_FIRST = (
     Kind.TRANSIENT,
 )
 """Of the members of an exception group the first of these kinds decides."""
+NOT_APPLIED_STATUS = frozenset({400, 401, 403, 404, 422, 429})
+CLIENTS = frozenset({"httpx", "httpcore", "requests", "urllib3", "urllib", "aiohttp", "openai"})
+SUCCESSORS = {"httpx2": "httpx", "httpcore2": "httpcore"}
+"""Packages whose exceptions are those of an older one."""
+MOST_WRAPPED = 20
+BODIES = frozenset({"httpx.HTTPStatusError", "requests.exceptions.HTTPError"})
+LONGEST_BODY = 64 << 10
 FATAL_CODES = frozenset({"insufficient_quota", "model_not_found", "invalid_api_key", "billing_hard_limit_reached"})
 
 
 @dataclass(frozen=True, slots=True)
 class Classified:
     """What an exception means. `throttled`: the far side asked for fewer calls, which costs no attempt. `status`: of
-    the HTTP response, where there was one."""
+    the HTTP response, where there was one. `not_applied`: an effect that ended like this is known not to have been
+    applied; without it, it may have been."""
 
     kind: Kind
     error_type: str
@@ -84,6 +96,7 @@ class Classified:
     retry_after: float | None = None
     throttled: bool = False
     status: int | None = None
+    not_applied: bool = False
 
     def among(self, step_has_succeeded: bool) -> Classified:
         """The same as it is seen by who knows whether the step has succeeded for another record."""
@@ -123,6 +136,7 @@ def _of_group(members: Sequence[Classified], error: BaseException) -> Classified
         message=_cut(told),
         retry_after=max((one.retry_after for one in alike if one.retry_after is not None), default=None),
         throttled=all(member.throttled for member in alike),
+        not_applied=all(member.not_applied for member in members),
         status=gravest.status if len({member.status for member in alike}) == 1 else None,
     )
 
@@ -139,6 +153,7 @@ def _classify_one(meaning: BaseException, error: BaseException, now: float, step
         message=_text(error),
         retry_after=asked if kind is Kind.TRANSIENT else None,
         throttled=status == 429 and kind is Kind.TRANSIENT,
+        not_applied=_is_not_applied(meaning, status),
         status=None if _code(meaning) in FATAL_CODES else status,
     )
 
@@ -175,6 +190,47 @@ def _kind(error: BaseException, step_has_succeeded: bool) -> Kind:
     return Kind.BUG
 
 
+def _is_not_applied(error: BaseException, status: int | None) -> bool:
+    """Whether what was to be sent certainly was not applied; all doubt says no."""
+    if isinstance(error, Transient):
+        return error.sent is False
+    if isinstance(error, Invalid | Rejected | Fatal | MisfitRecord):  # the last comes before a call
+        return True
+    if status is not None:
+        return status in NOT_APPLIED_STATUS
+    return _was_refused(error)
+
+
+def _was_refused(error: BaseException | None) -> bool:
+    """Whether no connection was made: the well-known clients wrap the system's refusal in errors of their own.
+
+    What an error was raised from counts, never what was being handled when it came up: that may be another call's.
+    """
+    for _ in range(MOST_WRAPPED):
+        if isinstance(error, ConnectionRefusedError):
+            return True
+        if isinstance(error, BaseExceptionGroup):  # one for each address that was tried
+            return all(_was_refused(member) for member in error.exceptions)
+        if error is None or not _wraps_connections(error):
+            return False
+        if error.__cause__ is None and _every_address_refused(error):
+            return True
+        inside = (error.__cause__, getattr(error, "reason", None), *error.args[:1])
+        error = next((one for one in inside if isinstance(one, BaseException)), None)
+    return False
+
+
+def _wraps_connections(error: BaseException) -> bool:
+    return type(error) is OSError or any(name.split(".")[0] in CLIENTS for name in _class_names(error))
+
+
+def _every_address_refused(error: BaseException) -> bool:
+    """asyncio tells the refusals of several addresses in one plain error."""
+    text = str(error) if type(error) is OSError else ""
+    numbers = re.findall(r"\[Errno (\d+)\]", text) if text.startswith("Multiple exceptions: ") else []
+    return bool(numbers) and all(int(number) == errno.ECONNREFUSED for number in numbers)
+
+
 def _kind_of_status(status: int, step_has_succeeded: bool) -> Kind:
     if status == 403 and step_has_succeeded:
         return Kind.REJECTED
@@ -199,10 +255,22 @@ def _status(error: BaseException) -> int | None:
 
 
 def _code(error: BaseException) -> str | None:
-    if not any(name.startswith("openai.") for name in _class_names(error)):
-        return None
-    code = getattr(error, "code", None)
+    """What a provider calls the error, such as `insufficient_quota`."""
+    names = _class_names(error)
+    if any(name.startswith("openai.") for name in names):
+        code = getattr(error, "code", None)
+    else:
+        code = _code_in_answer(error) if names & BODIES else None
     return code if isinstance(code, str) else None
+
+
+def _code_in_answer(error: BaseException) -> Any:
+    """`error.code` of a JSON body that has been read already: nothing is fetched for it."""
+    try:
+        body = error.response._content  # type: ignore[attr-defined]
+        return loads(body)["error"]["code"] if isinstance(body, bytes) and len(body) <= LONGEST_BODY else None
+    except Exception:  # no such body, or another library's object that does not let itself be looked at
+        return None
 
 
 def _retry_after(error: BaseException, now: float) -> float | None:
@@ -236,6 +304,7 @@ def _class_names(error: BaseException) -> set[str]:
     names = set()
     for ancestor in type(error).__mro__:
         parts = [part for part in ancestor.__module__.split(".") if not part.startswith("_")]
+        parts[:1] = [SUCCESSORS.get(part, part) for part in parts[:1]]
         names.add(".".join([*parts, ancestor.__name__]))
     return names
 
@@ -245,7 +314,7 @@ def _text(error: BaseException) -> str:
         text = str(error) or _name(error)
     except BaseException:  # whatever another library's code raises there, it is not the run's end
         return _name(error)
-    return _cut(text)
+    return _cut(masked(text))
 
 
 def _cut(text: str) -> str:

@@ -7,7 +7,7 @@ import re
 import orjson
 
 from onward import codec
-from onward.ports import ExportRow
+from onward.ports.sink import ExportRow
 
 _SPACE = r"[ \t\n\r]*"
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'

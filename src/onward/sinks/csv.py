@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from onward.ports import ExportRow
+from onward.ports.sink import ExportRow
 from onward.sinks import cells
 from onward.sinks.flat import gathered
 from onward.sinks.place import Place

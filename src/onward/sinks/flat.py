@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import orjson
 
 from onward.errors import ExportError
-from onward.ports import ExportRow
+from onward.ports.sink import ExportRow
 from onward.sinks import cells
 from onward.sinks.place import Place, Scratch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from onward.errors import UsageError
-from onward.ports import Sink
+from onward.ports.sink import Sink
 from onward.sinks.csv import CsvSink
 from onward.sinks.jsonl import JsonlSink
 from onward.sinks.place import Place, is_standard_output

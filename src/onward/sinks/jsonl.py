@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import orjson
 
 from onward import codec
-from onward.ports import ExportRow
+from onward.ports.sink import ExportRow
 from onward.sinks import cells
 from onward.sinks.flat import gathered
 from onward.sinks.place import Place

@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from onward.errors import UsageError
-from onward.ports import ExportRow
+from onward.ports.sink import ExportRow
 from onward.sinks import cells
 from onward.sinks.flat import Table, gathered
 from onward.sinks.output import Output

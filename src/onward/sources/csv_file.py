@@ -13,7 +13,7 @@ import orjson
 
 from onward.errors import DeclarationError, SourceError
 from onward.model import BadLine, SourceRecord
-from onward.ports import Validate
+from onward.ports.source import Validate
 from onward.sources.files import FileSource
 from onward.sources.keys import LINE_BITS, RecordMaker, key_fields
 from onward.sources.lines import MAX_PIECE, Fingerprint, LineReader, Piece, fingerprint

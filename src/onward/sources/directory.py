@@ -12,7 +12,7 @@ from pathlib import Path
 from onward.codec import canonical_key, dumps
 from onward.errors import MisfitRecord, SourceError
 from onward.model import FeedBlock, SourceRecord
-from onward.ports import Resume, Validate
+from onward.ports.source import Resume, Validate
 
 BLOCK = 1_000
 
@@ -27,7 +27,7 @@ def directory(path: str | os.PathLike[str], pattern: str = "*") -> Directory:
 
 @dataclass(frozen=True)
 class Directory:
-    """Implements `onward.ports.Source`. Names are held in memory while it is read; files themselves are not opened."""
+    """Implements `ports.source.Source`. Names are held in memory while it is read; files themselves are not opened."""
 
     path: str
     pattern: str
@@ -57,7 +57,7 @@ class Directory:
         return Resume("again")
 
     def read(self, cursor: str | None, validate: Validate | None) -> Iterator[FeedBlock]:
-        """See `onward.ports.Source`. A file that goes away while the folder is read is not there."""
+        """See `ports.source.Source`. A file that goes away while the folder is read is not there."""
         root = self._existing_root()
         try:
             names = glob.glob(self.pattern, root_dir=root, recursive=True)  # noqa: PTH207 - has root_dir

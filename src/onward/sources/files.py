@@ -10,7 +10,7 @@ from typing import Protocol
 
 from onward.errors import SourceError
 from onward.model import BadLine, FeedBlock, SourceRecord
-from onward.ports import Resume, Validate
+from onward.ports.source import Resume, Validate
 from onward.sources.keys import LINE_BITS, LINE_MASK
 from onward.sources.lines import Fingerprint, Piece
 from onward.sources.marks import Cursor, Fold, Mark, Stat
@@ -48,7 +48,7 @@ class Changed(Exception):
 
 
 class FileSource:
-    """Implements `onward.ports.Source` for files of one format."""
+    """Implements `ports.source.Source` for files of one format."""
 
     max_ahead: int | None = None
 
@@ -85,7 +85,7 @@ class FileSource:
         return f"{name}:{line}"
 
     def resume(self, cursor: str | None, complete: bool) -> Resume:
-        """See `onward.ports.Source`. Files whose size, times and inode are unchanged are not read."""
+        """See `ports.source.Source`. Files whose size, times and inode are unchanged are not read."""
         files = self._paths.files()
         if cursor is None:
             return Resume("again")
@@ -101,7 +101,7 @@ class FileSource:
         return Resume("continue" if more or not complete else "done", cursor=stored.text())
 
     def read(self, cursor: str | None, validate: Validate | None) -> Iterator[FeedBlock]:
-        """See `onward.ports.Source`. A block that has bad places begins with one: whoever stops at a bad place keeps
+        """See `ports.source.Source`. A block that has bad places begins with one: whoever stops at a bad place keeps
         the cursor of the block before it and loses nothing. Behind damage, the files that follow are still read, but
         no cursor covers them: the damaged one may be replaced and is then read on from where it broke off."""
         files = self._paths.files()

@@ -7,7 +7,7 @@ from typing import Any
 
 from onward.errors import MisfitRecord
 from onward.model import BadLine, FeedBlock, SourceRecord
-from onward.ports import Resume, Validate
+from onward.ports.source import Resume, Validate
 from onward.sources.iterable import item_of
 from onward.sources.keys import RecordMaker
 from onward.sources.lines import bad_first
@@ -17,7 +17,7 @@ BY_POSITION = "position"
 
 
 class Given:
-    """Implements `onward.ports.Source`. `key`: field names, None (the value is its own key), or `BY_POSITION`."""
+    """Implements `ports.source.Source`. `key`: field names, None (the value is its own key), or `BY_POSITION`."""
 
     max_ahead: int | None = None
     location = title = "the given records"
@@ -33,7 +33,7 @@ class Given:
         return Resume("done" if complete else "again", cursor)
 
     def read(self, cursor: str | None, validate: Validate | None) -> Iterator[FeedBlock]:
-        """See `onward.ports.Source`."""
+        """See `ports.source.Source`."""
         for start in range(0, len(self._records), AT_ONCE):
             records = self._records[start : start + AT_ONCE]
             items = [self._item(value, start + index, validate) for index, value in enumerate(records)]

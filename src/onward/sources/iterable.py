@@ -14,7 +14,7 @@ from typing import Any
 from onward.codec import check, dumps
 from onward.errors import DeclarationError, OutputError, SourceError
 from onward.model import BadLine, FeedBlock, SourceRecord
-from onward.ports import Resume, Validate
+from onward.ports.source import Resume, Validate
 from onward.sources.keys import RecordMaker, key_fields
 from onward.sources.lines import bad_first
 from onward.sources.plain import plain
@@ -43,7 +43,7 @@ def iterable(make: Make, key: str | Sequence[str] | None = None, version: str | 
 
 
 class IterableSource:
-    """Implements `onward.ports.Source`."""
+    """Implements `ports.source.Source`."""
 
     max_ahead: int | None = MAX_AHEAD - MAX_RECORDS  # one block more is made before the feed looks again
     location = "iterable"
@@ -78,7 +78,7 @@ class IterableSource:
         return Resume("again")
 
     def read(self, cursor: str | None, validate: Validate | None) -> Iterator[FeedBlock]:
-        """See `onward.ports.Source`. Always from the start; SourceError where the iterable itself fails."""
+        """See `ports.source.Source`. Always from the start; SourceError where the iterable itself fails."""
         reading = _Reading(self._made, _Collector(RecordMaker(self.title, self._fields, validate)))
         try:
             while (items := reading.next()) is not None:

@@ -11,7 +11,7 @@ import orjson
 
 from onward.codec import loads, may_lose_digits
 from onward.model import BadLine, SourceRecord
-from onward.ports import Validate
+from onward.ports.source import Validate
 from onward.sources.files import FileSource
 from onward.sources.keys import LINE_BITS, RecordMaker, key_fields
 from onward.sources.lines import MAX_PIECE, Fingerprint, LineReader, Piece, fingerprint

@@ -11,7 +11,7 @@ import orjson
 from onward.codec import canonical_key
 from onward.errors import DeclarationError, MisfitRecord
 from onward.model import BadLine, SourceRecord
-from onward.ports import Validate
+from onward.ports.source import Validate
 from onward.sources.plain import scalar
 
 LINE_BITS = 40

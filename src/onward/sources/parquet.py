@@ -14,7 +14,7 @@ import orjson
 from onward.codec import dumps
 from onward.errors import OutputError, SourceError
 from onward.model import BadLine, SourceRecord
-from onward.ports import Validate
+from onward.ports.source import Validate
 from onward.sources.files import FileSource
 from onward.sources.keys import LINE_BITS, RecordMaker, key_fields
 from onward.sources.lines import MAX_PIECE, Fingerprint, Piece, bad_first

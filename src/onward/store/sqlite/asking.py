@@ -1,4 +1,4 @@
-"""The questions of `ports.Desk`: each one short reading, or a list spooled in one and then read page by page."""
+"""The questions of `ports.desk.Desk`: each one short reading, or a list spooled in one and then read page by page."""
 
 from __future__ import annotations
 
@@ -10,20 +10,13 @@ import apsw
 import orjson
 
 from onward.codec import loads
-from onward.model import State, StepVersion
+from onward.model import EntryState, State, StepVersion
 from onward.policy.suspects import SUSPECT
-from onward.ports import (
-    Cause,
-    Clock,
-    ExportRow,
-    ExportWish,
-    FailedRecord,
-    InFlight,
-    InstanceFacts,
-    RunFacts,
-    Standing,
-    Waiting,
-)
+from onward.ports.clock import Clock
+from onward.ports.desk import Became, ExportWish
+from onward.ports.facts import Cause, FailedRecord, InFlight, InstanceFacts, LeftOpen, RunFacts, Standing, Waiting
+from onward.ports.sink import ExportRow
+from onward.ports.work import Pause
 from onward.store.sqlite import statements
 from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.reading import read_counts, read_older_outputs, read_result_versions
@@ -41,6 +34,11 @@ WAITS = {
     "stale": "a stored output no longer decodes; rerun makes it anew",
     SUSPECT: "suspected of killing its process; the next run tries it in a child process",
 }
+PERSON = "person"
+A_PERSON = "a person's word"
+AN_ANSWER = "an answer about what was, or may have been, sent"
+VANISHED_OPEN = "an effect still open of a record that is no longer in the source"
+EARLIER_OPEN = f"{A_PERSON}: obligations of earlier inputs are open"
 DEAD_HOLDER = "held by a run that died; the next run takes it up"
 
 
@@ -68,7 +66,7 @@ class Questions:
     def _instance(self, number: int, name: str) -> InstanceFacts:
         newest = self.rows("newest_run", instance=number)
         params, versions = newest[0] if newest else ("{}", "[]")
-        runs = self._runs(number)
+        runs = self.runs(number)
         return InstanceFacts(
             number,
             name,
@@ -78,7 +76,7 @@ class Questions:
             runs[-1] if runs else None,
         )
 
-    def _runs(self, instance: int) -> list[RunFacts]:
+    def runs(self, instance: int) -> list[RunFacts]:
         return [self._run(*row) for row in self.rows("runs", instance=instance)]
 
     def _run(
@@ -92,13 +90,19 @@ class Questions:
         told: str | None,
         boot: str,
         lease_until: float,
+        head: str,
     ) -> RunFacts:
-        alive = ended is None and self._lives(run, boot, lease_until)
-        return RunFacts(run, started, ended, exit_code, host, reason, told, alive)
+        alive = ended is None and self.lives(run, boot, lease_until)
+        return RunFacts(run, started, ended, exit_code, host, reason, told, alive, head)
 
-    def _lives(self, run: int, boot: str, lease_until: float) -> bool:
+    def lives(self, run: int, boot: str, lease_until: float) -> bool:
+        """Whether a run that has not ended is alive."""
         if boot != self._clock.boot or lease_until <= self._clock.steady():
             return False
+        return self.is_held(run)
+
+    def is_held(self, run: int) -> bool:
+        """Whether the process lives that a run was in, and the run goes on there, or a call that it gave up on may."""
         try:
             return self._locks.is_held(run)
         except OSError:  # a folder that cannot be written has no lock file to ask; the lease must do
@@ -107,12 +111,12 @@ class Questions:
     def standing(self, instance: int, today: Mapping[str, str]) -> Standing:
         with self.one_reading():
             counts = read_counts(self.connection, instance)
-            runs = self._runs(instance)
+            runs = self.runs(instance)
             alive = orjson.dumps([run.run for run in runs if run.alive]).decode()
             return Standing(
                 counts,
                 read_result_versions(self.connection, instance).groups,
-                self._waiting(instance, counts.held, alive),
+                self._waiting(instance, counts.held, runs, alive),
                 runs,
                 [
                     self._in_flight(*row)
@@ -121,16 +125,69 @@ class Questions:
                 read_older_outputs(self.connection, instance, today),
             )
 
-    def _waiting(self, instance: int, held: dict[str, int], alive: str) -> list[Waiting]:
+    def _waiting(self, instance: int, held: dict[str, int], runs: list[RunFacts], alive: str) -> list[Waiting]:
         found = []
         number, until = self.rows("back_off", instance=instance, now=self._clock.now())[0]
         if number:
             found.append(Waiting(WAITS[None], number, until))
-        found += [Waiting(WAITS.get(hold, hold), number) for hold, number in held.items()]
+        found += self.at_gates(instance, dict(self.rows("waiting_by_gate", instance=instance)), runs)
+        found += [Waiting(WAITS.get(hold, hold), number) for hold, number in held.items() if hold != PERSON]
+        found += self._unconfirmed(instance)
         orphans = self.rows("held_by_the_dead", instance=instance, alive=alive)[0][0]
         if orphans:
             found.append(Waiting(DEAD_HOLDER, orphans))
         return found
+
+    def pauses(self, instance: int) -> list[Pause]:
+        return [Pause(name or None, *rest) for name, *rest in self.rows("pauses", instance=instance)]
+
+    def at_gates(self, instance: int, counts: Mapping[str | None, int], runs: list[RunFacts]) -> list[Waiting]:
+        """What people have paused, and what keeps records of a group, or of all, from being taken up. `counts`: how
+        many wait where."""
+        found = []
+        for pause in self.pauses(instance):
+            number = sum(n for gate, n in counts.items() if pause.group in (None, _group_of(gate)))
+            found.append(Waiting(words_of(pause), number))
+        alive = {run.run for run in runs if run.alive}
+        told: set[str] = set()
+        for gate, whole, reason, until, run in self.rows("standings", instance=instance):
+            number = counts.get(gate, 0) + (counts.get(None, 0) if whole else 0)
+            holds = run in alive or (until is not None and until > self._clock.now())
+            if number and holds and gate not in told:
+                told.add(gate)
+                found.append(Waiting(reason, number, until))
+        return found
+
+    def _unconfirmed(self, instance: int) -> Iterator[Waiting]:
+        """Those that are asked about again, and those that wait for a person, by what they wait for in general."""
+        number, until = self.rows("unconfirmed_due", instance=instance)[0]
+        if number:
+            yield Waiting(AN_ANSWER, number, until or None)
+        general: dict[str, tuple[int, float]] = {}
+        for said, number, since in self.rows("unconfirmed_held", instance=instance):
+            reason = (said or "").partition(": ")[0]
+            known, first = general.get(reason, (0, since))
+            general[reason] = known + number, min(first, since)
+        for reason, (number, since) in general.items():
+            yield Waiting(f"{A_PERSON}: {reason}" if reason else A_PERSON, number, None, since)
+        number, until, first_since = self.rows("unconfirmed_vanished", instance=instance)[0]
+        if number:
+            yield Waiting(VANISHED_OPEN, number, until, first_since)
+        earlier = self.left_open(instance)
+        if earlier:
+            yield Waiting(EARLIER_OPEN, len(earlier), None, min(one.intended_at for one in earlier))
+
+    def left_open(self, instance: int) -> list[LeftOpen]:
+        return [
+            LeftOpen(key, State(state), effect, effect_key, EntryState(entry), generation, at)
+            for key, state, effect, effect_key, entry, generation, at in self.rows("left_open", instance=instance)
+        ]
+
+    def became(self, records: Sequence[int]) -> Iterator[Became]:
+        for start in range(0, len(records), PAGE):
+            listed = orjson.dumps(list(records[start : start + PAGE])).decode()
+            for key, state, step, *waits in self.rows("became", rows=listed):
+                yield Became(key, State(state), step, waiting(state, *waits))
 
     def _in_flight(self, key: str, step: str | None, since: float, run: int, record: int, generation: int) -> InFlight:
         done = frozenset(row[0] for row in self.rows("steps_done", record=record, generation=generation))
@@ -151,9 +208,9 @@ class Questions:
         among = orjson.dumps(states).decode()
         found = []
         for row in self.rows("causes", instance=instance, states=among, kind=kind):
-            step, named_kind, error_type, failed, quarantined, unconfirmed, key, message, _ = row
+            step, named_kind, error_type, failed, quarantined, unconfirmed, key, message, said, _ = row
             numbers = {State.FAILED: failed, State.QUARANTINED: quarantined, State.UNCONFIRMED: unconfirmed}
-            found.append(Cause(step, named_kind, error_type, numbers, key, loads(message)))
+            found.append(Cause(step, named_kind, error_type, numbers, key, _error(message, said)))
         return sorted(found, key=lambda cause: -sum(cause.states.values()))
 
     def find(self, instance: int, keys: Iterable[str]) -> dict[str, int]:
@@ -215,6 +272,17 @@ class Questions:
         return rows
 
 
+def words_of(pause: Pause) -> str:
+    what = "the job is paused" if pause.group is None else f"group {pause.group} is paused"
+    return f"{what} by {pause.actor}" + (f": {pause.reason}" if pause.reason else "")
+
+
+def _group_of(gate: str | None) -> str | None:
+    """The group's value that a gate is for; None where it is not one of a group."""
+    name, value = loads(gate) if gate is not None else ("", None)
+    return value if name else None
+
+
 class _Outputs:
     """Checkpoints of a page's rows, in the order of the rows."""
 
@@ -251,13 +319,37 @@ def _failed_record(
     key: str,
     state: str,
     step: str | None,
-    kind: str,
+    kind: str | None,
     error_type: str,
-    message: str,
+    message: str | None,
     attempts: int,
     deaths: int,
     failed_runs: int,
     at: float,
+    vanished: int,
+    *waits: Any,
 ) -> FailedRecord:
-    text = loads(message)
-    return FailedRecord(key, State(state), step, kind, error_type, text, attempts, deaths, failed_runs, at)
+    text = _error(message, waits[2])
+    waits_for = waiting(state, *waits) if state == State.UNCONFIRMED else None
+    counters = attempts, deaths, failed_runs
+    return FailedRecord(key, State(state), step, kind, error_type, text, *counters, at, waits_for, bool(vanished))
+
+
+def _error(message: str | None, waits_for: str | None) -> str:
+    """A failure's message, or what an unconfirmed record without one waits for."""
+    if message is not None:
+        return str(loads(message))
+    return waits_for or AN_ANSWER
+
+
+def waiting(
+    state: str, hold: str | None, not_before: float, said: str | None = None, since: float | None = None
+) -> Waiting | None:
+    """What one record waits for. `said`: why it is unconfirmed."""
+    if state == State.UNCONFIRMED:
+        what = A_PERSON if hold == PERSON else "an answer"
+        reason = f"{what}: {said}" if said else what
+        return Waiting(reason, 1, not_before or None, since if hold == PERSON else None)
+    if state != State.PENDING or (hold is None and not not_before):
+        return None
+    return Waiting(WAITS.get(hold, str(hold)), 1, not_before or None)

@@ -8,13 +8,36 @@ SELECT id, name FROM instances WHERE job = :job ORDER BY id
 SELECT params, versions FROM runs WHERE instance = :instance ORDER BY id DESC LIMIT 1
 
 -- name: runs
-SELECT id, started, ended, exit_code, host, reason, told, boot, lease_until
+SELECT id, started, ended, exit_code, host, reason, told, boot, lease_until, head
 FROM runs WHERE instance = :instance ORDER BY id
 
 -- name: back_off
-SELECT count(*), min(not_before) FROM records
+WITH RECURSIVE found(gate) AS (
+    SELECT min(gate) FROM records
+    WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL AND gate > ''
+    UNION ALL
+    SELECT (SELECT min(gate) FROM records
+            WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL
+              AND gate > found.gate)
+    FROM found WHERE found.gate IS NOT NULL),
+every(gate) AS (SELECT gate FROM found WHERE gate IS NOT NULL UNION ALL SELECT NULL)
+SELECT count(*), min(r.not_before) FROM every CROSS JOIN records r
+WHERE r.state <> 'succeeded' AND r.instance = :instance AND r.state = 'pending' AND r.vanished = 0 AND r.hold IS NULL
+  AND r.gate IS every.gate AND r.not_before > :now
+
+-- name: standings
+SELECT gate, whole, reason, until, run FROM gates WHERE instance = :instance ORDER BY gate, run DESC
+
+-- name: record_gate
+SELECT instance, gate FROM records WHERE id = :record
+
+-- name: pauses
+SELECT name, at, actor, reason FROM pauses WHERE instance = :instance ORDER BY name
+
+-- name: waiting_by_gate
+SELECT gate, count(*) FROM records
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL
-  AND not_before > :now
+GROUP BY gate
 
 -- name: held_by_the_dead
 SELECT count(*) FROM records
@@ -30,24 +53,26 @@ ORDER BY since LIMIT :limit
 -- name: steps_done
 SELECT step FROM checkpoints WHERE record = :record AND generation = :generation
 
+-- What an unconfirmed record owes is open whether or not the source still has the record.
 -- name: failed_records
-SELECT r.id FROM records r LEFT JOIN failures f ON f.record = r.id
-WHERE r.state <> 'succeeded' AND r.instance = :instance AND r.state IN (SELECT value FROM json_each(:states))
-  AND r.vanished = 0 AND (:kind IS NULL OR f.kind = :kind)
-ORDER BY r.position, r.id
+SELECT record FROM set_aside
+WHERE instance = :instance AND state IN (SELECT value FROM json_each(:states))
+  AND vanished IN (0, 1) AND (vanished = 0 OR state = 'unconfirmed') AND (:kind IS NULL OR kind = :kind)
+ORDER BY position, record
 
 -- name: failed_page
-SELECT r.key, r.state, f.step, f.kind, f.error_type, f.message, f.attempts, r.deaths + r.solo_deaths, r.failed_runs, f.at
-FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value CROSS JOIN failures f ON f.record = r.id
-WHERE r.state IN (SELECT value FROM json_each(:states))
+SELECT s.key, s.state, s.step, s.kind, s.error_type, s.message, s.attempts, s.deaths, s.failed_runs, s.at, s.vanished,
+    s.hold, s.not_before, s.waits_for, s.since
+FROM json_each(:rows) j CROSS JOIN set_aside s ON s.record = j.value
+WHERE s.state IN (SELECT value FROM json_each(:states))
 
 -- name: causes
-SELECT f.step, f.kind, f.error_type, sum(r.state = 'failed'), sum(r.state = 'quarantined'), sum(r.state = 'unconfirmed'),
-       r.key, f.message, min(r.position)
-FROM records r JOIN failures f ON f.record = r.id
-WHERE r.state <> 'succeeded' AND r.instance = :instance AND r.state IN (SELECT value FROM json_each(:states))
-  AND r.vanished = 0 AND (:kind IS NULL OR f.kind = :kind)
-GROUP BY f.step, f.kind, f.error_type
+SELECT step, kind, error_type, sum(state = 'failed'), sum(state = 'quarantined'), sum(state = 'unconfirmed'),
+       key, message, waits_for, min(position)
+FROM set_aside
+WHERE instance = :instance AND state IN (SELECT value FROM json_each(:states))
+  AND vanished IN (0, 1) AND (vanished = 0 OR state = 'unconfirmed') AND (:kind IS NULL OR kind = :kind)
+GROUP BY step, kind, error_type
 
 -- name: find
 SELECT j.value, r.id FROM json_each(:keys) j CROSS JOIN records r ON r.instance = :instance AND r.key = j.value
@@ -69,8 +94,78 @@ SELECT generation, lineage FROM generations WHERE record = :record
 -- name: record_failure
 SELECT step, version, kind, error_type, message, attempts, at, run FROM failures WHERE record = :record
 
+-- name: record_entries
+SELECT name, key, state, generation, payload, payload_hash, receipt, first_at, intended_at, sent_at, ask_at, asks, run
+FROM effects WHERE record = :record ORDER BY first_at, name, key
+
+-- name: waits_for
+SELECT waits_for, since FROM set_aside WHERE record = :record
+
+-- name: unconfirmed_due
+SELECT count(*), min(not_before) FROM records
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished = 0 AND hold IS NULL
+
+-- name: unconfirmed_vanished
+SELECT count(*), min(CASE WHEN hold IS NULL AND not_before > 0 THEN not_before END),
+    min(CASE WHEN hold = 'person' THEN since END)
+FROM records
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished = 1
+
+-- name: unconfirmed_held
+SELECT waits_for, count(*), min(since) FROM set_aside
+WHERE instance = :instance AND state = 'unconfirmed' AND vanished = 0 AND hold = 'person'
+GROUP BY waits_for
+
+-- Whether an input was ever replaced while an effect was open: all entries of the ledger are looked at only then.
+-- name: left_open
+SELECT r.key, r.state, e.name, e.key, e.state, e.generation, e.intended_at
+FROM (SELECT 1 FROM counts WHERE instance = :instance AND what = 'left_open' AND n > 0 LIMIT 1)
+CROSS JOIN effects e CROSS JOIN records r ON r.id = e.record
+WHERE e.state IN ('intended', 'unknown', 'sent') AND r.instance = :instance AND e.generation < r.generation
+ORDER BY r.position, r.id, e.generation, e.name
+
+-- name: became
+SELECT r.key, r.state, r.step, r.hold, r.not_before,
+    (SELECT reason FROM history h WHERE r.state = 'unconfirmed' AND h.record = r.id AND h.event = 'effect_unconfirmed'
+     ORDER BY h.id DESC LIMIT 1), r.since
+FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value
+
 -- name: record_history
 SELECT at, event, step, reason, actor, run, detail FROM history WHERE record = :record ORDER BY id
+
+-- name: last_entry
+SELECT coalesce(max(id), 0) FROM history
+
+-- name: chain_heads
+SELECT instance, id, entries, head, exit_code IS NOT NULL FROM runs
+WHERE :instances IS NULL OR instance IN (SELECT value FROM json_each(:instances))
+UNION ALL
+SELECT id, NULL, entries, head, 0 FROM instances
+WHERE :instances IS NULL OR id IN (SELECT value FROM json_each(:instances))
+
+-- Pages of the history, which somebody may have edited: texts as bytes, and whether all is of the type that was written.
+-- name: chain_page
+SELECT id, CAST(hash AS BLOB),
+    typeof(hash) = 'text' AND typeof(instance) = 'integer' AND typeof(run) IN ('integer', 'null') AND typeof(seq) = 'integer' AND typeof(at) = 'real' AND typeof(event) = 'text'
+    AND typeof(record) IN ('integer', 'null') AND typeof(actor) IN ('text', 'null') AND typeof(step) IN ('text', 'null')
+    AND typeof(reason) IN ('text', 'null') AND typeof(detail) IN ('text', 'null'),
+    CAST(instance AS INTEGER), CAST(run AS INTEGER), CAST(seq AS INTEGER), CAST(record AS INTEGER), CAST(at AS REAL),
+    CAST(actor AS BLOB), CAST(event AS BLOB), CAST(step AS BLOB), CAST(reason AS BLOB), CAST(detail AS BLOB)
+FROM history
+WHERE id > :after AND id <= :last AND (:instances IS NULL OR instance IN (SELECT value FROM json_each(:instances)))
+ORDER BY id LIMIT :limit
+
+-- name: log_page
+SELECT h.id, CAST(h.run AS INTEGER), CAST(h.seq AS INTEGER), CAST(h.at AS REAL), CAST(h.event AS BLOB), r.key,
+    CAST(h.step AS BLOB), CAST(h.reason AS BLOB), CAST(h.actor AS BLOB), CAST(h.detail AS BLOB), CAST(h.hash AS BLOB)
+FROM history h LEFT JOIN records r ON r.id = h.record
+WHERE h.id > :after AND h.id <= :last AND h.instance = :instance AND (:since IS NULL OR h.at >= :since)
+ORDER BY h.id LIMIT :limit
+
+-- name: payloads
+SELECT e.name, e.key, e.payload_hash, e.payload
+FROM json_each(:rows) j CROSS JOIN effects e ON e.name = j.value ->> 0 AND e.key = j.value ->> 1
+WHERE e.payload_hash = j.value ->> 2
 
 -- name: lineages
 SELECT id, versions, skipped FROM lineages WHERE instance = :instance

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import apsw
 import orjson
 
 from onward.model import State
+from onward.ports.clock import Clock
 from onward.store.sqlite import statements
 
-SQL = statements.load("work.sql")
+SQL = {**statements.load("work.sql"), **statements.load("ledger.sql"), **statements.load("gates.sql")}
 Rows = list[Any] | dict[Any, Any]
 
 
@@ -32,16 +33,22 @@ class Change:
         connection: apsw.Connection,
         instance: int,
         run: int | None,
-        now: float,
+        clock: Clock,
         sql: Mapping[str, str] = SQL,
     ):
         self.connection = connection
         self.instance = instance
         self.run_number = run
-        self.now = now
+        self.now = clock.now()
         self._sql = sql
         self._moved: Counter[tuple[str, str]] = Counter()
-        self._common = {"instance": instance, "run": run, "now": now}
+        self._common = {
+            "instance": instance,
+            "run": run,
+            "now": self.now,
+            "steady": clock.steady(),
+            "boot": clock.boot,
+        }
 
     def execute(self, block: str, rows: Rows | None = None, **bindings: Any) -> int:
         """Run one named block; the number of rows it changed."""
@@ -54,6 +61,10 @@ class Change:
         if rows is not None:
             bindings["rows"] = _json(rows)
         return list(self.connection.execute(self._sql[block], {**self._common, **bindings}))
+
+    def stream(self, block: str, **bindings: Any) -> Iterator[tuple[Any, ...]]:
+        """The rows of a block one by one; what it reads from must not change before the last."""
+        return iter(self.connection.execute(self._sql[block], {**self._common, **bindings}))
 
     def one(self, block: str, **bindings: Any) -> Any:
         found = self.rows(block, **bindings)
@@ -72,10 +83,11 @@ class Change:
         for name, n in moved.items():
             self.count(what, name, n)
 
-    def move(self, before: State, after: State, n: int) -> None:
-        """Count `n` records going from one state to another."""
-        self.count("state", before, -n)
-        self.count("state", after, n)
+    def move(self, before: State, after: State, n: int, gone: bool = False) -> None:
+        """Count `n` records going from one state to another. `gone`: vanished ones, which are counted apart."""
+        what = "vanished" if gone else "state"
+        self.count(what, before, -n)
+        self.count(what, after, n)
 
     def recount_failures(self) -> None:
         """Count failed and quarantined records by cause anew: they are few, and lie in an index of their own."""

@@ -1,4 +1,4 @@
-"""The acts of `ports.Desk`: some hundreds of records a commit, each conditional on the state it is still in."""
+"""The acts of `ports.desk.Desk`: some hundreds of records a commit, each conditional on the state it is still in."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from onward.model import State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_CONVICT, DEATHS_TO_SUSPECT, SUSPECT
 from onward.policy.versions import before, is_stale, rerun_from
-from onward.ports import Choice, Clock, Decided
-from onward.store.sqlite import statements
+from onward.ports.clock import Clock
+from onward.ports.desk import Choice, Decided
+from onward.store.sqlite import chain, statements
 from onward.store.sqlite.asking import Lineage
 from onward.store.sqlite.change import Change
 from onward.store.sqlite.connection import transaction
@@ -62,7 +63,7 @@ class Act:
     def _in_one_commit(
         self, apply: Callable[[Change, list[T], Decided], None], page: list[T], decided: Decided
     ) -> None:
-        change = Change(self.connection, self.instance, None, self.clock.now(), SQL)
+        change = Change(self.connection, self.instance, None, self.clock, SQL)
         if self.choice.dry_run:
             apply(change, page, decided)
             return
@@ -198,6 +199,7 @@ class Act:
         counted = [[record] for record in other if not matching[record][1]]
         for step, number in change.rows("superseded_steps", counted):
             change.count("step", step, -number)
+        change.count("left_open", "", change.rows("left_open", rows)[0][0])
         change.execute("next_generation", rows)
         change.execute("corrected_inputs", rows)
         self._move(change, state, [matching[record] for record in other])
@@ -226,7 +228,8 @@ class Act:
         change.count("vanished", State.PENDING, gone)
 
     def _note(self, change: Change, rows: list[list[Any]]) -> None:
-        change.execute("note", rows, actor=self.choice.actor, event=EVENTS[self.choice.act])
+        event = EVENTS[self.choice.act]
+        chain.tell(change, [(record, event, step, reason) for record, step, reason in rows], actor=self.choice.actor)
 
 
 def _tally(decided: Decided, steps: Iterable[str | None]) -> None:

@@ -70,7 +70,3 @@ JOIN inputs i ON i.record = r.id AND i.generation = (
 -- name: corrected_inputs
 INSERT INTO inputs (record, generation, hash, value, source_hash)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(:rows)
-
--- name: note
-INSERT INTO history (instance, record, at, actor, event, step, reason)
-SELECT :instance, value ->> 0, :now, :actor, :event, value ->> 1, value ->> 2 FROM json_each(:rows)

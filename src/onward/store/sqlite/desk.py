@@ -1,4 +1,4 @@
-"""The asking and deciding side of the SQLite store: `ports.Desk`."""
+"""The asking and deciding side of the SQLite store: `ports.desk.Desk`."""
 
 from __future__ import annotations
 
@@ -9,22 +9,14 @@ from pathlib import Path
 import apsw
 
 from onward.model import State
-from onward.ports import (
-    Cause,
-    Choice,
-    Clock,
-    Decided,
-    ExportRow,
-    ExportWish,
-    FailedRecord,
-    InstanceFacts,
-    RecordFacts,
-    Standing,
-)
-from onward.store.sqlite import connection
+from onward.ports.clock import Clock
+from onward.ports.desk import Asked, Asking, Became, Choice, Decided, ExportWish, Word
+from onward.ports.facts import Cause, FailedRecord, InstanceFacts, LeftOpen, LogEntry, RecordFacts, Standing, Verified
+from onward.ports.sink import ExportRow
+from onward.ports.work import Pause
+from onward.store.sqlite import connection, history, pausing, reconciling
 from onward.store.sqlite.asking import Questions
 from onward.store.sqlite.deciding import Act
-from onward.store.sqlite.history import record_facts
 from onward.store.sqlite.liveness import RunLocks
 
 
@@ -75,7 +67,15 @@ class SqliteDesk:
 
     def record(self, record: int) -> RecordFacts:
         with connection._plain_errors(self.path):
-            return record_facts(self._questions, record)
+            return history.record_facts(self._questions, record)
+
+    def log(self, instance: int, since: float | None, payloads: bool = False) -> Iterator[LogEntry]:
+        with connection._plain_errors(self.path):
+            yield from history.log(self._questions, instance, since, payloads)
+
+    def verify(self, instances: Sequence[int] | None, expected: str | None) -> Verified:
+        with connection._plain_errors(self.path):
+            return history.verify(self._questions, instances, expected)
 
     def export(self, instance: int, wish: ExportWish) -> Iterator[ExportRow]:
         with connection._plain_errors(self.path):
@@ -89,13 +89,43 @@ class SqliteDesk:
         with self._acting():
             return self._act(instance, choice).correct(values)
 
+    def pauses(self, instance: int) -> list[Pause]:
+        with connection._plain_errors(self.path):
+            return self._questions.pauses(instance)
+
+    def pause(self, instance: int, group: str | None, actor: str, reason: str | None) -> bool:
+        with self._acting():
+            return pausing.pause(self._writing(), self._clock, instance, group, actor, reason)
+
+    def resume(self, instance: int, group: str | None, actor: str, reason: str | None) -> bool:
+        with self._acting():
+            return pausing.resume(self._writing(), self._clock, instance, group, actor, reason)
+
+    def settle(self, instance: int, word: Word) -> State | None:
+        with self._acting():
+            return reconciling.settle(self._writing(), self._clock, instance, word, self._questions.is_held)
+
+    def left_open(self, instance: int) -> list[LeftOpen]:
+        with connection._plain_errors(self.path):
+            return self._questions.left_open(instance)
+
+    def ask_again(self, instance: int, asking: Asking) -> Asked:
+        with self._acting():
+            return reconciling.ask_again(
+                self._writing(), self._clock, instance, asking, self._questions.lives, self._questions.is_held
+            )
+
+    def became(self, records: Sequence[int]) -> Iterator[Became]:
+        with connection._plain_errors(self.path):
+            yield from self._questions.became(records)
+
+    def _writing(self) -> apsw.Connection:
+        if self._writer is None:
+            self._writer, _ = connection.open_writer(self.path, create=False)
+        return self._writer
+
     def _act(self, instance: int, choice: Choice) -> Act:
-        if choice.dry_run:
-            chosen_by = self._reader
-        else:
-            if self._writer is None:
-                self._writer, _ = connection.open_writer(self.path, create=False)
-            chosen_by = self._writer
+        chosen_by = self._reader if choice.dry_run else self._writing()
         return Act(chosen_by, self._clock, instance, choice, self._questions.lineages(instance))
 
     @contextlib.contextmanager

@@ -8,9 +8,11 @@ from typing import Any
 
 import orjson
 
-from onward.model import Fact, State
+from onward.model import EntryState, Fact, State
 from onward.policy import transitions
+from onward.store.sqlite import chain, ledger
 from onward.store.sqlite.change import Change, cause, storable
+from onward.store.sqlite.ledger import Holds, Living
 
 # Facts that differ in nothing but their record are written by one statement.
 Groups = dict[tuple[Any, ...], list[int]]
@@ -20,26 +22,36 @@ class _FenceGone(Exception):
     """Some record of the batch is no longer held."""
 
 
-def apply(change: Change, facts: Sequence[Fact], lineages: dict[object, int]) -> set[tuple[int, int]]:
-    """Apply all facts whose fence holds; (record, fence) of the others, which changed nothing."""
+def apply(
+    change: Change, facts: Sequence[Fact], lineages: dict[object, int], living: Living
+) -> tuple[set[tuple[int, int]], Holds]:
+    """Apply all facts whose fence holds; (record, fence) of the others, which changed nothing, and what intents met."""
     change.connection.execute("SAVEPOINT facts")
     try:
-        finished = _write(change, facts, lineages)
+        finished, met = _write(change, facts, lineages, living)
         lost: set[tuple[int, int]] = set()
     except _FenceGone:
         change.connection.execute("ROLLBACK TO facts")
         lineages.clear()  # those interned since the savepoint are gone with it
         asked = {(fact.record, fact.fence) for fact in facts}
         lost = asked - {(record, fence) for record, fence in change.array("holders", [list(one) for one in asked])}
+        lost |= ledger.not_theirs(change, facts)
         facts = [fact for fact in facts if (fact.record, fact.fence) not in lost]
-        finished = _write(change, facts, lineages)
+        finished, met = _write(change, facts, lineages, living)
     change.connection.execute("RELEASE facts")
     _count(change, facts, finished)
-    return lost
+    own = [one.entry.name for one in met.values() if one.meeting in ("go", "go on", "adopt")]
+    change.count_all("intents", Counter(own))  # by which a job's ledger names are known later on
+    return lost, met
 
 
-def _write(change: Change, facts: Sequence[Fact], lineages: dict[object, int]) -> Counter[int]:
-    """Raises _FenceGone; how many records finished by each lineage."""
+def _write(
+    change: Change, facts: Sequence[Fact], lineages: dict[object, int], living: Living
+) -> tuple[Counter[int], Holds]:
+    """Raises _FenceGone; how many records finished by each lineage, and what intents met."""
+    met = ledger.apply(change, facts, living)  # the entry first: whoever takes a record over reads it first
+    if met is None:
+        raise _FenceGone
     finishing: Groups = defaultdict(list)
     advancing: Groups = defaultdict(list)
     checkpoints: dict[tuple[Any, ...], dict[int, str]] = defaultdict(dict)
@@ -63,11 +75,11 @@ def _write(change: Change, facts: Sequence[Fact], lineages: dict[object, int]) -
         _require(leaving, change.execute("leave", leaving))
     for (generation, step, version), outputs in checkpoints.items():
         change.execute("insert_checkpoints", outputs, generation=generation, step=step, version=version)
-    _write_reasons(change, facts)
+    _write_reasons(change, facts, met)
     finished: Counter[int] = Counter()
     for (_, lineage), records in finishing.items():
         finished[lineage] += len(records)
-    return finished
+    return finished, met
 
 
 def _require(rows: Sequence[Any], changed: int) -> None:
@@ -88,10 +100,11 @@ def _leaving_row(fact: Fact) -> list[object]:
         fact.solo_deaths,
         fact.failed_runs,
         fact.hold,
+        fact.gate,
     ]
 
 
-def _write_reasons(change: Change, facts: Sequence[Fact]) -> None:
+def _write_reasons(change: Change, facts: Sequence[Fact], met: Holds) -> None:
     failures, history = [], []
     for fact in facts:
         failure = fact.failure
@@ -108,21 +121,45 @@ def _write_reasons(change: Change, facts: Sequence[Fact]) -> None:
                     failure.attempts,
                 ]
             )
-        if fact.event is not None:
-            detail = None
-            if failure is not None:
-                detail = orjson.dumps(
-                    {"kind": failure.kind, "error_type": failure.error_type, "attempts": failure.attempts}
-                ).decode()
-            reason = None if fact.reason is None else storable(fact.reason)
-            history.append([fact.record, fact.event, fact.step or fact.done_step, reason, detail])
+        event, reason = _told(fact, met)
+        if event is not None:
+            history.append((fact.record, event, fact.done_step or fact.step, reason, _detail(fact)))
     if failures:
         change.execute("insert_failures", failures)
-    if history:
-        change.execute("insert_history", history)
+    chain.tell(change, history)
+
+
+def _told(fact: Fact, met: Holds) -> tuple[str | None, str | None]:
+    """Event and reason: those that the fact has, or what becomes of its obligation."""
+    effect = fact.effect
+    if fact.event is not None or effect is None or effect.state is not EntryState.INTENDED:
+        return fact.event, fact.reason
+    if effect.payload is None:
+        return "effect_intended", "asked about and not there: to be sent with the payload of the first intent"
+    came_upon = met[fact.record, fact.fence]
+    if came_upon.meeting == "adopt":
+        return "effect_adopted", came_upon.entry.origin
+    return (None if came_upon.meeting in ("wait", "conflict") else "effect_intended"), None
+
+
+def _detail(fact: Fact) -> str | None:
+    """What the entry says besides its reason: of which kind, by which key; never payloads, receipts or messages."""
+    failure, effect = fact.failure, fact.effect
+    if failure is None and effect is None:
+        return None
+    said: dict[str, object] = {}
+    if failure is not None:
+        said.update(kind=failure.kind, error_type=storable(failure.error_type), attempts=failure.attempts)
+    if effect is not None:
+        said.update(effect=effect.name, idempotency_key=effect.key, entry=effect.state)
+        if effect.payload is not None:
+            said["payload_hash"] = effect.payload_hash
+    return orjson.dumps(said).decode()
 
 
 def _count(change: Change, facts: Sequence[Fact], finished: Counter[int]) -> None:
+    if change.rows("has_gone"):
+        facts, finished = _count_gone(change, facts, finished)
     change.count_all("step", Counter([fact.done_step for fact in facts if fact.checkpoint is not None]))
     left = Counter([fact.state for fact in facts])
     left.pop(State.IN_PROGRESS, None)
@@ -136,11 +173,30 @@ def _count(change: Change, facts: Sequence[Fact], finished: Counter[int]) -> Non
                 change.count("failure", cause(fact.failure.step, fact.failure.kind), 1)
 
 
+def _count_gone(change: Change, facts: Sequence[Fact], finished: Counter[int]) -> tuple[Sequence[Fact], Counter[int]]:
+    """Count those that have vanished, in mid-send, among their own; what is left to count."""
+    gone = set(change.array("gone_among", [fact.record for fact in facts]))
+    if not gone:
+        return facts, finished
+    for fact in facts:
+        if fact.record in gone:
+            if fact.state is not State.IN_PROGRESS:
+                change.move(State.IN_PROGRESS, fact.state, 1, gone=True)
+            if fact.state is State.SUCCEEDED:
+                finished = finished - Counter([_lineage(change, fact, {})])
+    return [fact for fact in facts if fact.record not in gone], finished
+
+
 def _lineage(change: Change, fact: Fact, lineages: dict[object, int]) -> int:
     """The number of the interned value of the versions that made a result; `lineages` caches them."""
     known = (change.instance, fact.lineage, fact.skipped)
     if known not in lineages:
-        versions = orjson.dumps(fact.lineage or ()).decode()
-        change.execute("insert_lineage", versions=versions, skipped=fact.skipped)
-        lineages[known] = int(change.one("find_lineage", versions=versions, skipped=fact.skipped))
+        lineages[known] = interned(change, fact.lineage or (), fact.skipped)
     return lineages[known]
+
+
+def interned(change: Change, lineage: Sequence[tuple[str, str]], skipped: str | None) -> int:
+    """The number of versions, in step order, that make results."""
+    versions = orjson.dumps(lineage).decode()
+    change.execute("insert_lineage", versions=versions, skipped=skipped)
+    return int(change.one("find_lineage", versions=versions, skipped=skipped))

@@ -11,6 +11,7 @@ import orjson
 from onward.model import FeedBlock, FeedOutcome, Kind, SourceRecord, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
+from onward.store.sqlite import chain
 from onward.store.sqlite.change import Change, cause, storable
 
 BAD_LINE = "BadLine"
@@ -41,8 +42,8 @@ def apply(change: Change, block: FeedBlock, store_inputs: bool) -> FeedOutcome:
     if outcome.out_of_turn:
         return outcome
     rows = [
-        [record.key, record.position, digest(record.value), record.value if store_inputs else None]
-        for record in block.records
+        [one.key, one.position, digest(one.value), one.value if store_inputs else None, one.rank, one.gate]
+        for one in block.records
     ]
     if rows and not _insert_all(change, rows, pass_number):
         presented = _sort(change, rows, pass_number, outcome)
@@ -66,8 +67,7 @@ def _insert_all(change: Change, rows: list[list[Any]], pass_number: int) -> bool
     """The common case, all keys new: two statements. False, and nothing changed, where some key is known."""
     base = int(change.one("last_record")) + 1
     change.connection.execute("SAVEPOINT block")
-    positions = {row[0]: row[1] for row in rows}
-    if change.execute("insert_records", positions, pass_number=pass_number) != len(rows):
+    if _insert_records(change, rows, pass_number) != len(rows):
         change.connection.execute("ROLLBACK TO block")
         change.connection.execute("RELEASE block")
         return False
@@ -79,11 +79,19 @@ def _insert_all(change: Change, rows: list[list[Any]], pass_number: int) -> bool
     return True
 
 
+def _insert_records(change: Change, rows: list[list[Any]], pass_number: int) -> int:
+    """How many of them are new."""
+    if any(row[4] or row[5] is not None for row in rows):
+        given = [[row[0], row[1], row[4], row[5]] for row in rows]
+        return change.execute("insert_ranked_records", given, pass_number=pass_number)
+    return change.execute("insert_records", {row[0]: row[1] for row in rows}, pass_number=pass_number)
+
+
 def _sort(change: Change, rows: list[list[Any]], pass_number: int, outcome: FeedOutcome) -> _Presented:
     presented = _Presented()
     known = {row[0]: row[1:] for row in change.array("presented", [row[:1] for row in rows])}
     seen: dict[str, int] = {}
-    for index, (key, position, new_hash, value) in enumerate(rows):
+    for index, (key, position, new_hash, value, rank, gate) in enumerate(rows):
         first = seen.setdefault(key, position)
         if first != position:
             outcome.duplicates.append((key, first, position))
@@ -104,7 +112,7 @@ def _sort(change: Change, rows: list[list[Any]], pass_number: int, outcome: Feed
             if new_hash in newest:
                 continue
             if state != State.SUCCEEDED:
-                presented.unfinished.append([record, generation + 1, new_hash, value, state])
+                presented.unfinished.append([record, generation + 1, new_hash, value, state, rank, gate])
             elif new_hash in current:
                 presented.reverted.append([record, generation + 1, lineage, None, 0])
             else:
@@ -153,11 +161,11 @@ def _replace_unfinished(change: Change, rows: list[list[Any]]) -> None:
         if row[4] != State.PENDING:
             transitions.require(State(row[4]), State.PENDING)
         change.move(State(row[4]), State.PENDING, 1)
+    change.count("left_open", "", change.rows("left_open", rows)[0][0])
     change.execute("replace_unfinished", rows)
+    change.execute("rank_again", [[row[0], row[5], row[6]] for row in rows])
     change.execute("next_inputs", rows)
-    change.execute(
-        "insert_history", [[row[0], "record_reset", None, "its input changed in the source", None] for row in rows]
-    )
+    chain.tell(change, ((row[0], "record_reset", None, "its input changed in the source") for row in rows))
     if any(row[4] in (State.FAILED, State.QUARANTINED) for row in rows):
         change.recount_failures()
 
@@ -195,7 +203,7 @@ def _set_misfits_aside(change: Change, records: list[SourceRecord], outcome: Fee
     set_aside = change.execute("set_aside", [[record] for record, _ in pending])
     change.execute("insert_failures", failures)
     reason = "does not fit, set aside when it was read"
-    change.execute("insert_history", [[record, "record_quarantined", None, reason, None] for record, _ in pending])
+    chain.tell(change, ((record, "record_quarantined", None, reason) for record, _ in pending))
     change.move(State.PENDING, State.QUARANTINED, set_aside)
     change.count("failure", cause(None, Kind.INVALID), set_aside)
     outcome.misfits = set_aside - sum(misfits[key].bad for _, key in pending)
@@ -213,10 +221,15 @@ def _vanish(change: Change, pass_number: int) -> int:
             change.count("skipped", early_ends[lineage], -n)
     for step, n in change.rows("vanishing_steps", pass_number=pass_number):
         change.count("step", step, -n)
+    chain.tell(change, change.stream("vanishing_records", pass_number=pass_number))
+    in_mid_send = change.execute("vanish_in_mid_send", pass_number=pass_number)  # they go on, with their run
     for state, n in moved:
         change.count("state", state, -n)
-        change.count("vanished", State.PENDING if state == State.IN_PROGRESS else state, n)
-    change.execute("vanish_history", pass_number=pass_number)
+        if state == State.IN_PROGRESS:
+            change.count("vanished", state, in_mid_send)
+            change.count("vanished", State.PENDING, n - in_mid_send)
+        else:
+            change.count("vanished", state, n)
     change.execute("vanish", pass_number=pass_number, to_suspect=DEATHS_TO_SUSPECT)
     change.recount_failures()
     return sum(n for _, n in moved)

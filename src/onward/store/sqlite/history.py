@@ -1,16 +1,29 @@
-"""One record's whole history, in one short reading."""
+"""The history as it is read: one record's whole, in one short reading; an instance's, page by page; and whether its
+chains hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from onward.codec import loads
-from onward.model import State
-from onward.ports import CheckpointFacts, FailureFacts, GenerationFacts, HistoryEntry, RecordFacts, Waiting
-from onward.store.sqlite.asking import WAITS, Lineage, Questions
+from onward.model import EntryState, Misfit, State
+from onward.policy.chain import Chain, Checker, Link, Tip
+from onward.ports.facts import (
+    CheckpointFacts,
+    EntryFacts,
+    FailureFacts,
+    GenerationFacts,
+    HistoryEntry,
+    LogEntry,
+    RecordFacts,
+    Verified,
+    Waiting,
+)
+from onward.store.sqlite.asking import PAGE, Lineage, Questions, waiting
 
 
 def record_facts(questions: Questions, record: int) -> RecordFacts:
@@ -28,7 +41,8 @@ def record_facts(questions: Questions, record: int) -> RecordFacts:
             key=key,
             state=State(state),
             vanished=bool(vanished),
-            waiting=_waiting(state, hold, not_before),
+            waiting=waiting(state, hold, not_before, *_waits_for(questions, record))
+            or _at_gate(questions, record, state),
             generation=generation,
             input_changed=bool(changed),
             step=step,
@@ -39,13 +53,29 @@ def record_facts(questions: Questions, record: int) -> RecordFacts:
             generations=_generations(questions, record, generation, finished),
             failure=_failure(questions.rows("record_failure", record=record)),
             history=[HistoryEntry(*row) for row in questions.rows("record_history", record=record)],
+            entries=[_entry(*row) for row in questions.rows("record_entries", record=record)],
         )
 
 
-def _waiting(state: str, hold: str | None, not_before: float) -> Waiting | None:
-    if state != State.PENDING or (hold is None and not not_before):
+def _waits_for(questions: Questions, record: int) -> tuple[str | None, float | None]:
+    found = questions.rows("waits_for", record=record)
+    return (found[0][0], found[0][1]) if found else (None, None)
+
+
+def _entry(name: str, key: str, state: str, *rest: Any) -> EntryFacts:
+    generation, payload, payload_hash, receipt, first_at, intended_at, sent_at, ask_at, asks, run = rest
+    known = EntryState(state)
+    again = (ask_at or None) if known in (EntryState.UNKNOWN, EntryState.SENT) else None
+    times = {"first_at": first_at, "intended_at": intended_at, "sent_at": sent_at, "ask_at": again}
+    return EntryFacts(name, key, known, generation, payload, payload_hash, receipt, **times, asks=asks, run=run)
+
+
+def _at_gate(questions: Questions, record: int, state: str) -> Waiting | None:
+    if state != State.PENDING:
         return None
-    return Waiting(WAITS.get(hold, str(hold)), 1, not_before or None)
+    instance, gate = questions.rows("record_gate", record=record)[0]
+    found = questions.at_gates(instance, {gate: 1}, questions.runs(instance))
+    return next((one for one in found if one.count), None)
 
 
 def _lineage(questions: Questions, number: int) -> Lineage:
@@ -88,3 +118,82 @@ def _failure(rows: list[tuple[Any, ...]]) -> FailureFacts | None:
         return None
     step, version, kind, error_type, message, attempts, at, run = rows[0]
     return FailureFacts(step, version, kind, error_type, loads(message), attempts, at, run)
+
+
+def log(questions: Questions, instance: int, since: float | None, payloads: bool) -> Iterator[LogEntry]:
+    last = questions.rows("last_entry")[0][0]
+    for page in _pages(questions, "log_page", last, instance=instance, since=since):
+        sent = _payloads(questions, [row[9] for row in page]) if payloads else {}
+        for row in page:
+            entry = _log_entry(*row[1:])
+            yield replace(entry, payload=sent.get(_intent(entry.detail))) if sent else entry
+
+
+def _log_entry(run: int | None, seq: int, at: float, event: bytes, key: str | None, *texts: bytes | None) -> LogEntry:
+    step, reason, actor, detail, said = map(_shown, texts)
+    return LogEntry(run, seq, at, _shown(event) or "", key, step, reason, actor, detail, said or "")
+
+
+def _pages(questions: Questions, block: str, last: int, **bindings: Any) -> Iterator[list[tuple[Any, ...]]]:
+    """Rows up to the entry `last`, which begin with their id; each page is a reading of its own."""
+    after = 0
+    while page := questions.rows(block, after=after, last=last, limit=PAGE, **bindings):
+        yield page
+        after = page[-1][0]
+
+
+def _shown(text: bytes | None) -> str | None:
+    """Text that may have been edited to be none."""
+    return None if text is None else text.decode("utf-8", "backslashreplace")
+
+
+def _payloads(questions: Questions, details: Iterable[bytes | None]) -> dict[Any, str]:
+    wanted = {_intent(_shown(detail)) for detail in details} - {None}
+    listed = orjson.dumps(list(wanted)).decode()
+    return {tuple(row[:3]): row[3] for row in questions.rows("payloads", rows=listed)}
+
+
+def _intent(detail: str | None) -> tuple[str, str, str] | None:
+    """Which payload an entry tells of: the effect's name, the key, the hash. A later one may have superseded it."""
+    try:
+        said = loads(detail or "null")
+        return said["effect"], said["idempotency_key"], said["payload_hash"]
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def verify(questions: Questions, instances: Sequence[int] | None, expected: str | None) -> Verified:
+    among = None if instances is None else orjson.dumps(list(instances)).decode()
+    with questions.one_reading():
+        last = questions.rows("last_entry")[0][0]
+        rows = questions.rows("chain_heads", instances=among)
+    heads = {(instance, run): (Tip(seq, head), bool(closed)) for instance, run, seq, head, closed in rows}
+    checker = Checker(heads, expected)
+    misfit = _first_misfit(checker, _pages(questions, "chain_page", last, instances=among))
+    return Verified(len(heads), checker.entries, _to_note(heads), misfit)
+
+
+def _first_misfit(checker: Checker, pages: Iterable[list[tuple[Any, ...]]]) -> Misfit | None:
+    for page in pages:
+        for _, said, sound, instance, run, seq, record, at, *texts in page:
+            place = Link(instance, run, seq, record, at, *map(_shown, texts))  # type: ignore[arg-type]
+            whole = sound and all(text is None or _is_text(text) for text in (said, *texts))
+            misfit = checker.entry(place if whole else None, place, _shown(said) or "")
+            if misfit is not None:
+                return misfit
+    return checker.ended()
+
+
+def _is_text(given: bytes) -> bool:
+    try:
+        given.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _to_note(heads: dict[Chain, tuple[Tip, bool]]) -> list[tuple[int | None, str]]:
+    runs: list[tuple[int | None, str]] = [(run, tip.hash) for (_, run), (tip, _) in heads.items() if run is not None]
+    acts = [(run, tip.hash) for (_, run), (tip, _) in heads.items() if run is None]
+    newest = [max(runs)] if runs else []
+    return newest + (acts if len(acts) == 1 and acts[0][1] else [])

@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterator
 
 from onward.errors import OnwardError
 from onward.model import Fact, State
-from onward.ports import Batch, Clock, ExportRow, ExportWish, Outcome
-from onward.store.sqlite.asking import Questions
+from onward.ports.clock import Clock
+from onward.ports.desk import ExportWish
+from onward.ports.sink import ExportRow
+from onward.ports.work import Batch, Outcome
+from onward.store.sqlite.asking import PERSON, Questions
 from onward.store.sqlite.work import SqliteWorkStore
 
 LONG_AGO = 1.0
 MOST_TRIES = 1000
+MOST_ASKED = 5
 
 
 class Crash(Exception):
@@ -40,6 +44,7 @@ class InMemoryStore(SqliteWorkStore):
             raise Crash
         for fact in batch.facts:
             fact.not_before = min(fact.not_before, LONG_AGO)
+            _do_not_wait_for_an_answer(fact)
         outcome = super().write(run, batch)
         self._commits += 1
         if self._dies_after is not None and self._dies_after(self._commits, batch):
@@ -62,9 +67,8 @@ class InMemoryStore(SqliteWorkStore):
                     "a real run would go on waiting"
                 )
 
-    def end_run(self, run: int, exit_code: int, reason: str) -> None:
-        if not self.dead:
-            super().end_run(run, exit_code, reason)
+    def end_run(self, run: int, exit_code: int, reason: str, detail: str = "") -> str | None:
+        return None if self.dead else super().end_run(run, exit_code, reason, detail)
 
     def revive(self) -> None:
         """Another process begins: the locks of the dead one are gone with it."""
@@ -79,3 +83,13 @@ class InMemoryStore(SqliteWorkStore):
         """An export of its one instance."""
         instance = next(iter(self._instances.values()))
         return Questions(self._connection, self._locks, self._clock).export(instance, wish)
+
+
+def _do_not_wait_for_an_answer(fact: Fact) -> None:
+    """What became of a send is asked at once; after a few times in vain no more, and the record stays unconfirmed."""
+    if fact.state is not State.UNCONFIRMED or fact.effect is None:
+        return
+    fact.effect.ask_at = 0.0
+    if fact.hold is None and fact.effect.asks >= MOST_ASKED:
+        fact.hold, fact.not_before = PERSON, 0.0
+        fact.reason = f"it is not known whether it was sent, {fact.effect.asks} sends later"

@@ -10,7 +10,7 @@ import orjson
 
 from onward.model import Counts, ResultGroup, State
 from onward.policy.versions import ResultVersions
-from onward.ports import OlderOutputs
+from onward.ports.work import OlderOutputs
 from onward.store.sqlite import statements
 
 SQL = statements.load("reading.sql")

@@ -1,11 +1,12 @@
-"""The writing side of the SQLite store: the verbs of `ports.WorkStore`, called by one thread."""
+"""The writing side of the SQLite store: the verbs of `ports.work.WorkStore`, called by one thread."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import apsw
 import orjson
@@ -14,8 +15,9 @@ from onward.errors import LeaseLost, OnwardError, SourceMoved, StoreWriteError
 from onward.model import Counts, ResultGroup, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
-from onward.ports import Batch, Clock, DeadRun, FeedState, OlderOutputs, Outcome, RunBegun, RunStart
-from onward.store.sqlite import claims, connection, facts, feeding, waits
+from onward.ports.clock import Clock
+from onward.ports.work import Batch, DeadRun, FeedState, GateStanding, OlderOutputs, Outcome, Pause, RunBegun, RunStart
+from onward.store.sqlite import chain, claims, connection, facts, feeding, gates, ledger, names, waits
 from onward.store.sqlite.change import Change, storable
 from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.reading import read_counts, read_older_outputs, read_result_versions
@@ -51,6 +53,8 @@ class SqliteWorkStore:
         self._locks = RunLocks(path)
         self._instances: dict[int, int] = {}
         self._lineages: dict[object, int] = {}
+        self._living = ledger.Living(self._is_alive, self._locks.is_held)
+        self._sends_on: set[int] = set()  # ended runs whose calls may go on in this process
         self._fault: OnwardError | None = None
         self._disk_failed = False
 
@@ -61,15 +65,21 @@ class SqliteWorkStore:
             with self._change(0, None) as change:
                 change.execute("insert_instance", job=start.job, name=start.instance, location=start.location)
                 new_instance = bool(self._connection.changes())
+                names.check(change, start)
                 instance = self._instance(change, start)
                 change.instance, change._common["instance"] = instance, instance
                 run = self._insert_run(change, start)
                 self._locks.hold(run)
                 begun = RunBegun(run, instance, new_instance, 0)
                 begun.dead_runs, begun.others = self._bury(change, run)
-                if not begun.others:
-                    begun.reset_failed = self._reset_failed(change, start)
-                change.execute("release_stale")
+                ended = [sent_by for sent_by in change.array("given_up_calls") if not self._locks.is_held(sent_by)]
+                if ended:
+                    change.execute("ask_about_given_up", ended)
+                if not start.asks_only:
+                    if not begun.others:
+                        begun.reset_failed = self._reset_failed(change, start)
+                    change.execute("release_stale")
+                    gates.forget_others(change, start.gates)
         except BaseException:
             if run is not None:
                 self._locks.drop(run)
@@ -81,7 +91,7 @@ class SqliteWorkStore:
         outcome = Outcome()
         with self._change_by(run) as change:
             if batch.facts:
-                outcome.lost = facts.apply(change, batch.facts, self._lineages)
+                outcome.lost, outcome.met = facts.apply(change, batch.facts, self._lineages, self._living)
             for block in batch.blocks:
                 outcome.fed.append(feeding.apply(change, block, self._store_inputs))
             if batch.wishes:
@@ -89,7 +99,7 @@ class SqliteWorkStore:
             for wish in batch.wishes:
                 outcome.claimed.append(claims.claim(change, wish))
             if batch.wishes:
-                outcome.next_due = claims.next_due(change)
+                outcome.next_due = claims.next_due(change, batch.wishes[-1])
         return outcome
 
     def renew(self, run: int) -> bool:
@@ -119,15 +129,22 @@ class SqliteWorkStore:
         with self._change_by(run) as change:
             change.execute("new_pass" if again else "continue_pass")
             if why:
-                change.execute("insert_history", [[None, "source_changed", None, storable(why), None]])
+                chain.tell(change, [(None, "source_changed", None, why)])
 
-    def end_run(self, run: int, exit_code: int, reason: str) -> None:
+    def end_run(self, run: int, exit_code: int, reason: str, detail: str = "") -> str | None:
         self._check_place()
+        head = None
         with self._change(self._instances[run], run) as change:
-            if change.execute("end_run", exit_code=exit_code, reason=storable(reason)) == 1:
-                given_back = change.execute("give_back", to_suspect=DEATHS_TO_SUSPECT)
-                change.move(State.IN_PROGRESS, State.PENDING, given_back)
-        self._locks.drop(run)
+            told = storable(f"{reason}: {detail}" if detail else reason)
+            if change.execute("end_run", exit_code=exit_code, reason=told) == 1:
+                self._held_by(change, run, death=0)
+                change.execute("give_back", to_suspect=DEATHS_TO_SUSPECT)
+                head = chain.end(change, run, reason, {"exit_code": exit_code})
+                if run in change.array("given_up_calls"):
+                    self._sends_on.add(run)
+        if run not in self._sends_on:
+            self._locks.drop(run)
+        return head
 
     def instance_of(self, run: int) -> int:
         return self._instances[run]
@@ -140,12 +157,34 @@ class SqliteWorkStore:
     def results_by_version(self, instance: int) -> list[ResultGroup]:
         return read_result_versions(self._connection, instance).groups
 
+    def pauses(self, instance: int) -> list[Pause]:
+        self._check_fault()
+        with connection._plain_errors(self.path):
+            return gates.pauses(Change(self._connection, instance, None, self._clock))
+
+    def waiting_by_gate(self, run: int, only: Sequence[int] | None = None) -> dict[str | None, int]:
+        return self._by_gate("waiting_by_gate", run, only)
+
+    def answers_by_gate(self, run: int, only: Sequence[int] | None = None) -> dict[str | None, float]:
+        return self._by_gate("answers_by_gate", run, only)
+
+    def _by_gate(self, block: str, run: int, only: Sequence[int] | None) -> dict[str | None, Any]:
+        self._check_fault()
+        listed = None if only is None else orjson.dumps(list(only)).decode()
+        with connection._plain_errors(self.path):
+            change = Change(self._connection, self._instances[run], run, self._clock)
+            return dict(change.rows(block, only=listed))
+
+    def note_gates(self, run: int, standings: Sequence[GateStanding], told: Sequence[tuple[str, str]]) -> None:
+        with self._change_by(run) as change:
+            gates.note(change, standings, told)
+
     def older_outputs(self, instance: int, today: Mapping[str, str]) -> OlderOutputs:
         return read_older_outputs(self._connection, instance, today)
 
     def reset_first_ended(self, run: int) -> int:
         with self._change_by(run) as change:
-            change.execute("reset_first_history")
+            chain.tell(change, change.stream("first_failed"))
             total = 0
             for state in (State.FAILED, State.QUARANTINED):
                 transitions.require(state, State.PENDING)
@@ -184,7 +223,7 @@ class SqliteWorkStore:
             self._fault = None
 
     def close(self) -> None:
-        for run in self._instances:
+        for run in self._instances.keys() - self._sends_on:
             self._locks.drop(run)
         if self._disk_failed:
             connection.close_untouched(self._connection)
@@ -199,9 +238,10 @@ class SqliteWorkStore:
     def _change(self, instance: int, run: int | None) -> Iterator[Change]:
         """A transaction whose counters are written with it; driver errors come out in words for people."""
         self._check_fault()
-        change = Change(self._connection, instance, run, self._clock.now())
         try:
             with connection.transaction(self._connection):
+                # Its moment is that of the lock: others' commits while this one waited for it came before.
+                change = Change(self._connection, instance, run, self._clock)
                 if connection.schema_of(self._connection) != self._schema:
                     raise StoreWriteError(
                         "a newer onward has brought the store up to date meanwhile; start again with that one"
@@ -250,32 +290,44 @@ class SqliteWorkStore:
         )
         run = int(self._connection.last_insert_rowid())
         change.run_number, change._common["run"] = run, run
+        chain.begin(change, start.host, start.steps)
         return run
 
     def _bury(self, change: Change, run: int) -> tuple[list[DeadRun], int]:
         """Put back the records of dead runs; and how many others live. Whoever ends a run's row first buries it."""
         dead, living = [], 0
         for other, told, boot, lease_until in change.rows("open_runs", run=run):
-            if boot == self._clock.boot and lease_until > self._clock.steady() and self._locks.is_held(other):
+            if self._is_alive(other, boot, lease_until):
                 living += 1
                 continue
-            change.execute("end_run", run=other, exit_code=None, reason="died" if told is None else f"stopped: {told}")
             death = int(told is None)
+            ended = "died" if death else f"stopped: {told}"
+            change.execute("end_run", run=other, exit_code=None, reason=ended)
             reason = "the run that held it died" if death else "the run that held it was told to stop"
-            put_back, started, _, suspects = change.rows(
-                "dead_run_counts", run=other, death=death, to_suspect=DEATHS_TO_SUSPECT
-            )[0]
-            change.execute("dead_run_history", run=other, reason=reason)
+            put_back, started, suspects = self._held_by(change, other, death)
+            chain.tell(change, change.stream("held_by_dead", run=other, reason=reason), run=other)
+            chain.end(change, other, ended, {"exit_code": None, "found_by": run})
             change.execute("put_back_dead", run=other, death=death, to_suspect=DEATHS_TO_SUSPECT)
-            change.move(State.IN_PROGRESS, State.PENDING, put_back)
             dead.append(DeadRun(other, told is not None, put_back, started, suspects))
         return dead, living
+
+    def _held_by(self, change: Change, run: int, death: int) -> tuple[int, int, int]:
+        """Count what a run holds as put back; how many, how many of them had started, and how many become suspects."""
+        totals = [0, 0, 0]
+        for vanished, state, *numbers in change.rows("held_by", run=run, death=death, to_suspect=DEATHS_TO_SUSPECT):
+            transitions.require(State.IN_PROGRESS, State(state))
+            change.move(State.IN_PROGRESS, State(state), numbers[0], gone=bool(vanished))
+            totals = [total + number for total, number in zip(totals, numbers, strict=True)]
+        return totals[0], totals[1], totals[2]
+
+    def _is_alive(self, run: int, boot: str, lease_until: float) -> bool:
+        return boot == self._clock.boot and lease_until > self._clock.steady() and self._locks.is_held(run)
 
     def _reset_failed(self, change: Change, start: RunStart) -> int:
         transitions.require(State.FAILED, State.PENDING)
         versions = orjson.dumps([[step.name, step.version] for step in start.steps]).decode()
         change.execute("failed_again", versions=versions)
-        change.execute("next_run_history")
+        chain.tell(change, change.stream("failed_before"))
         moved = change.execute("reset_failed", to_suspect=DEATHS_TO_SUSPECT)
         if moved:
             change.move(State.FAILED, State.PENDING, moved)

@@ -25,19 +25,22 @@ UPDATE runs SET told = coalesce(told, :reason) WHERE id = :run AND ended IS NULL
 -- name: end_run
 UPDATE runs SET ended = :now, exit_code = :exit_code, reason = :reason WHERE id = :run AND ended IS NULL
 
--- name: dead_run_history
-INSERT INTO history (instance, record, run, at, event, step, reason)
-SELECT instance, id, :run, :now, 'record_reset', step, :reason
+-- name: held_by_dead
+SELECT id, 'record_reset', step, :reason
 FROM records WHERE state <> 'succeeded' AND instance = :instance AND state = 'in_progress' AND run = :run
 
--- name: dead_run_counts
-SELECT count(*), coalesce(sum(started), 0), coalesce(sum(vanished), 0),
+-- name: held_by
+SELECT vanished, CASE WHEN EXISTS (SELECT 1 FROM effects e WHERE e.record = records.id AND e.state IN ('intended', 'unknown', 'sent'))
+                 THEN 'unconfirmed' ELSE 'pending' END, count(*), coalesce(sum(started), 0),
        coalesce(sum(started AND :death AND (deaths + 1 >= :to_suspect OR solo_deaths > 0)), 0)
 FROM records WHERE state <> 'succeeded' AND instance = :instance AND state = 'in_progress' AND run = :run
+GROUP BY 1, 2
 
 -- name: put_back_dead
 UPDATE records SET
-    state = 'pending', run = NULL, fence = fence + 1, not_before = 0, since = :now,
+    state = CASE WHEN EXISTS (SELECT 1 FROM effects e WHERE e.record = records.id AND e.state IN ('intended', 'unknown', 'sent'))
+            THEN 'unconfirmed' ELSE 'pending' END,
+    run = NULL, fence = fence + 1, not_before = 0, since = :now,
     attempts = max(attempts - started, 0),
     deaths = deaths + (started AND :death),
     hold = CASE WHEN (deaths + (started AND :death)) >= :to_suspect OR solo_deaths > 0 THEN 'suspect' END,
@@ -46,7 +49,9 @@ WHERE state <> 'succeeded' AND instance = :instance AND state = 'in_progress' AN
 
 -- name: give_back
 UPDATE records SET
-    state = 'pending', run = NULL, fence = fence + 1, since = :now,
+    state = CASE WHEN EXISTS (SELECT 1 FROM effects e WHERE e.record = records.id AND e.state IN ('intended', 'unknown', 'sent'))
+            THEN 'unconfirmed' ELSE 'pending' END,
+    run = NULL, fence = fence + 1, since = :now,
     attempts = max(attempts - started, 0),
     hold = CASE WHEN deaths >= :to_suspect OR solo_deaths > 0 THEN 'suspect' END,
     started = 0
@@ -58,9 +63,8 @@ WHERE state <> 'succeeded' AND instance = :instance AND state = 'failed' AND van
     SELECT 1 FROM failures f JOIN json_each(:versions) v ON v.value ->> 0 = f.step
     WHERE f.record = records.id AND f.version <> v.value ->> 1)
 
--- name: next_run_history
-INSERT INTO history (instance, record, run, at, event, reason)
-SELECT instance, id, :run, :now, 'record_reset', 'failed in an earlier run: tried again'
+-- name: failed_before
+SELECT id, 'record_reset', NULL, 'failed in an earlier run: tried again'
 FROM records WHERE state <> 'succeeded' AND instance = :instance AND state = 'failed' AND vanished = 0
 
 -- name: count_failures
@@ -76,28 +80,48 @@ WHERE state <> 'succeeded' AND instance = :instance AND state = 'failed' AND van
 
 -- name: clamp_waits
 UPDATE records SET not_before = :now + :cap
-WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL AND not_before > :now + :longest
+WHERE state <> 'succeeded' AND instance = :instance AND (state = 'pending' AND vanished = 0 OR state = 'unconfirmed')
+  AND hold IS NULL AND not_before > :now + :longest
+
+-- name: pick_unconfirmed
+SELECT json_group_array(id) FROM (
+    SELECT id FROM records
+    WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1) AND hold IS :hold
+      AND (:only IS NULL OR id IN (SELECT value FROM json_each(:only)))
+      AND (:shut IS NULL OR gate IS NULL OR gate NOT IN (SELECT value FROM json_each(:shut)))
+      AND not_before <= :now
+    ORDER BY not_before, position LIMIT :limit)
+
+-- name: pick_asked
+SELECT json_group_array(id) FROM (
+    SELECT r.id FROM json_each(:only) j CROSS JOIN records r ON r.id = j.value
+    WHERE r.state = 'unconfirmed' AND r.instance = :instance ORDER BY r.position LIMIT :limit)
 
 -- name: pick_due
 SELECT json_group_array(id) FROM (
     SELECT id FROM records
     WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS :hold
       AND (:only IS NULL OR id IN (SELECT value FROM json_each(:only)))
-      AND not_before > 0 AND not_before <= :now
-    ORDER BY not_before, position LIMIT :limit)
+      AND gate IS NULL AND not_before > 0 AND not_before <= :now
+    ORDER BY not_before, rank, position LIMIT :limit)
 
 -- name: pick_fresh
 SELECT json_group_array(id) FROM (
     SELECT id FROM records
     WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS :hold
       AND (:only IS NULL OR id IN (SELECT value FROM json_each(:only)))
-      AND not_before = 0
-    ORDER BY position LIMIT :limit)
+      AND gate IS NULL AND not_before = 0
+    ORDER BY rank, position LIMIT :limit)
 
 -- name: next_due
-SELECT min(not_before) FROM records
-WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL
-  AND not_before > 0
+SELECT min(due) FROM (
+    SELECT min(not_before) AS due FROM records
+    WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL
+      AND gate IS NULL AND not_before > 0 AND :fresh
+    UNION ALL
+    SELECT min(not_before) FROM records
+    WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1) AND hold IS NULL
+      AND (:shut IS NULL OR gate IS NULL OR gate NOT IN (SELECT value FROM json_each(:shut))))
 
 -- name: candidates
 SELECT json_group_array(json_array(
@@ -106,7 +130,8 @@ SELECT json_group_array(json_array(
      WHERE i.record = r.id AND i.generation <= r.generation ORDER BY i.generation DESC LIMIT 1),
     r.step, r.attempts, r.deaths, r.solo_deaths, r.failed_runs,
     CASE WHEN r.fence > 0 THEN (SELECT json_group_array(json_array(step, version, output)) FROM checkpoints c
-                                WHERE c.record = r.id AND c.generation = r.generation) END))
+                                WHERE c.record = r.id AND c.generation = r.generation) END,
+    r.state, r.vanished))
 FROM json_each(:rows) j JOIN records r ON r.id = j.value
 
 -- name: input
@@ -115,7 +140,7 @@ SELECT value FROM inputs WHERE record = :record AND generation <= :generation OR
 -- name: claim
 UPDATE records SET state = 'in_progress', run = :run, fence = fence + 1, hold = NULL, not_before = 0,
     started = :start, attempts = attempts + :start, since = :now
-WHERE id IN (SELECT value FROM json_each(:rows)) AND state = 'pending'
+WHERE id IN (SELECT value FROM json_each(:rows)) AND state IN ('pending', 'unconfirmed')
 
 -- name: finish
 UPDATE records SET state = 'succeeded', run = NULL, started = 0, step = NULL, attempts = 0, deaths = 0, solo_deaths = 0,
@@ -130,10 +155,10 @@ WHERE id IN (SELECT value FROM json_each(:rows)) AND fence = :fence AND run = :r
 -- name: leave
 UPDATE records SET state = f.state, run = NULL, fence = records.fence + 1, started = 0, step = f.step,
     attempts = f.attempts, not_before = f.not_before, deaths = f.deaths, solo_deaths = f.solo_deaths,
-    failed_runs = f.failed_runs, hold = f.hold, since = :now
+    failed_runs = f.failed_runs, hold = f.hold, gate = f.gate, since = :now
 FROM (SELECT value ->> 0 AS id, value ->> 1 AS fence, value ->> 2 AS state, value ->> 3 AS step,
              value ->> 4 AS attempts, value ->> 5 AS not_before, value ->> 6 AS deaths, value ->> 7 AS solo_deaths,
-             value ->> 8 AS failed_runs, value ->> 9 AS hold FROM json_each(:rows)) f
+             value ->> 8 AS failed_runs, value ->> 9 AS hold, value ->> 10 AS gate FROM json_each(:rows)) f
 WHERE records.id = f.id AND records.fence = f.fence AND records.run = :run AND records.state = 'in_progress'
 
 -- name: holders
@@ -150,8 +175,31 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->
 FROM json_each(:rows)
 
 -- name: insert_history
-INSERT INTO history (instance, record, run, at, event, step, reason, detail)
-SELECT :instance, value ->> 0, :run, :now, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(:rows)
+INSERT INTO history (instance, run, at, actor, seq, hash, record, event, step, reason, detail)
+SELECT :instance, :run, :now, :actor, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
+    value ->> 6
+FROM json_each(:rows)
+
+-- name: run_head
+SELECT entries, head FROM runs WHERE id = :run
+
+-- name: acts_head
+SELECT entries, head FROM instances WHERE id = :instance
+
+-- name: move_run_head
+UPDATE runs SET entries = :seq, head = :head WHERE id = :run
+
+-- name: move_acts_head
+UPDATE instances SET entries = :seq, head = :head WHERE id = :instance
+
+-- Chains that may have grown since the run before began: acts of people, that run's, those of runs that were alive since.
+-- name: heads_before
+SELECT NULL, entries, head FROM instances WHERE id = :instance AND entries > 0
+UNION ALL
+SELECT runs.id, runs.entries, runs.head
+FROM runs, (SELECT id, started FROM runs WHERE instance = :instance AND id <> :run ORDER BY id DESC LIMIT 1) newest
+WHERE runs.instance = :instance AND runs.id <> :run
+  AND (runs.ended IS NULL OR runs.ended >= newest.started OR runs.id = newest.id)
 
 -- name: insert_lineage
 INSERT INTO lineages (instance, versions, skipped) SELECT :instance, :versions, :skipped
@@ -234,6 +282,11 @@ WHERE id IN (SELECT value ->> 0 FROM json_each(:rows))
 SELECT c.step, count(*) FROM checkpoints c JOIN records r ON r.id = c.record AND r.generation = c.generation
 WHERE r.id IN (SELECT value ->> 0 FROM json_each(:rows)) GROUP BY c.step
 
+-- What these records leave open under the input that they had.
+-- name: left_open
+SELECT count(*) FROM json_each(:rows) j CROSS JOIN effects e ON e.record = j.value ->> 0
+WHERE e.state IN ('intended', 'unknown', 'sent')
+
 -- name: next_inputs
 INSERT OR REPLACE INTO inputs (record, generation, hash, value)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(:rows)
@@ -265,10 +318,20 @@ WHERE r.instance = :instance AND r.pass < :pass_number AND r.vanished = 0 GROUP 
 -- name: early_ends
 SELECT id, skipped FROM lineages WHERE instance = :instance AND skipped IS NOT NULL
 
--- name: vanish_history
-INSERT INTO history (instance, record, run, at, event, reason)
-SELECT instance, id, :run, :now, 'record_vanished', 'no longer in the source'
+-- name: gone_among
+SELECT json_group_array(id) FROM records WHERE id IN (SELECT value FROM json_each(:rows)) AND vanished = 1
+
+-- name: has_gone
+SELECT 1 FROM counts WHERE instance = :instance AND what = 'vanished' AND n > 0 LIMIT 1
+
+-- name: vanishing_records
+SELECT id, 'record_vanished', NULL, 'no longer in the source'
 FROM records WHERE instance = :instance AND pass < :pass_number AND vanished = 0
+
+-- name: vanish_in_mid_send
+UPDATE records SET vanished = 1
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'in_progress' AND vanished = 0 AND pass < :pass_number
+  AND EXISTS (SELECT 1 FROM effects e WHERE e.record = records.id AND e.state IN ('intended', 'unknown', 'sent'))
 
 -- name: vanish
 UPDATE records SET vanished = 1,
@@ -277,9 +340,8 @@ UPDATE records SET vanished = 1,
     fence = fence + (state = 'in_progress'), run = NULL, attempts = max(attempts - started, 0), started = 0
 WHERE instance = :instance AND pass < :pass_number AND vanished = 0
 
--- name: reset_first_history
-INSERT INTO history (instance, record, run, at, event, reason)
-SELECT instance, id, :run, :now, 'record_reset', 'the first records all failed alike: put back'
+-- name: first_failed
+SELECT id, 'record_reset', NULL, 'the first records all failed alike: put back'
 FROM records WHERE state <> 'succeeded' AND instance = :instance AND state IN ('failed', 'quarantined') AND vanished = 0
   AND EXISTS (SELECT 1 FROM failures f WHERE f.record = records.id AND f.step IS NOT NULL)
 
@@ -294,7 +356,8 @@ UPDATE records SET hold = NULL WHERE state <> 'succeeded' AND instance = :instan
 
 -- name: count_held
 SELECT hold, count(*) FROM records
-WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NOT NULL
+WHERE state <> 'succeeded' AND instance = :instance AND state IN ('pending', 'unconfirmed') AND vanished = 0
+  AND hold IS NOT NULL
 GROUP BY hold
 
 -- name: move_instance
@@ -303,7 +366,7 @@ UPDATE instances SET location = :location WHERE id = :instance
 -- name: first_wait_began
 SELECT since FROM records
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL
-  AND not_before > 0
+  AND gate IS NULL AND not_before > 0
 ORDER BY not_before LIMIT 1
 
 -- name: mend_waits

@@ -10,6 +10,8 @@ CREATE TABLE instances (
     pass            INTEGER NOT NULL DEFAULT 1,
     feeder          INTEGER,
     created         REAL NOT NULL,
+    entries         INTEGER NOT NULL DEFAULT 0, -- of the chain of what people decide outside of runs
+    head            TEXT NOT NULL DEFAULT '',
     UNIQUE (job, name)
 );
 
@@ -25,7 +27,9 @@ CREATE TABLE runs (
     reason      TEXT,
     told        TEXT,
     boot        TEXT NOT NULL,
-    lease_until REAL NOT NULL
+    lease_until REAL NOT NULL,
+    entries     INTEGER NOT NULL DEFAULT 0, -- of its chain in the history
+    head        TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX runs_by_instance ON runs (instance, ended);
 
@@ -39,6 +43,8 @@ CREATE TABLE records (
     state                TEXT NOT NULL,
     vanished             INTEGER NOT NULL DEFAULT 0,
     hold                 TEXT,
+    rank                 TEXT NOT NULL DEFAULT '',
+    gate                 TEXT,
     not_before           REAL NOT NULL DEFAULT 0,
     run                  INTEGER,
     fence                INTEGER NOT NULL DEFAULT 0,
@@ -56,7 +62,29 @@ CREATE TABLE records (
 );
 CREATE UNIQUE INDEX records_by_key ON records (instance, key);
 -- What is not done: small once the work is done, in the order in which it is claimed.
-CREATE INDEX records_to_do ON records (instance, state, vanished, hold, not_before, position) WHERE state <> 'succeeded';
+CREATE INDEX records_to_do ON records (instance, state, vanished, hold, gate, not_before, rank, position)
+WHERE state <> 'succeeded';
+
+-- What people have paused: a group by its name, or ('') all of the instance.
+CREATE TABLE pauses (
+    instance INTEGER NOT NULL,
+    name     TEXT NOT NULL,
+    at       REAL NOT NULL,
+    actor    TEXT NOT NULL,
+    reason   TEXT,
+    PRIMARY KEY (instance, name)
+) WITHOUT ROWID;
+
+-- Why a run takes up no records that wait at a gate. `whole`: nor those that wait at none.
+CREATE TABLE gates (
+    instance INTEGER NOT NULL,
+    run      INTEGER NOT NULL,
+    gate     TEXT NOT NULL,
+    whole    INTEGER NOT NULL,
+    reason   TEXT NOT NULL,
+    until    REAL,
+    PRIMARY KEY (instance, run, gate)
+) WITHOUT ROWID;
 
 -- An input belongs to the generation at which it began and holds until a later one replaces it. Where a person gave
 -- it, source_hash is that of what the source had presented: presented again, it does not undo the correction.
@@ -110,12 +138,56 @@ CREATE TABLE failures (
     at         REAL NOT NULL
 );
 
--- Every decision and its reason.
+-- The ledger: one row an obligation, in all jobs and instances. `record` answers for it. The key is text that the far
+-- side has seen. Steady times are comparable within one boot only.
+CREATE TABLE effects (
+    name            TEXT NOT NULL,
+    key             TEXT NOT NULL,
+    state           TEXT NOT NULL,
+    payload         TEXT NOT NULL,
+    payload_hash    TEXT NOT NULL,
+    receipt         TEXT,
+    record          INTEGER NOT NULL,
+    generation      INTEGER NOT NULL,
+    fence           INTEGER NOT NULL,
+    run             INTEGER NOT NULL,
+    first_at        REAL NOT NULL,
+    intended_at     REAL NOT NULL,
+    intended_steady REAL NOT NULL,
+    boot            TEXT NOT NULL,
+    ask_at          REAL NOT NULL DEFAULT 0,
+    asks            INTEGER NOT NULL DEFAULT 0,
+    sent_at         REAL,
+    UNIQUE (name, key)
+);
+CREATE INDEX effects_by_record ON effects (record);
+
+-- What is to be said of records that are set aside. One that is unconfirmed need not have failed: its newest failure
+-- counts only if it is that of its newest send or of a question about it, and without one it is said what it waits for.
+CREATE VIEW set_aside AS
+SELECT r.id AS record, r.instance, r.position, r.key, r.state, r.vanished, r.hold, r.not_before, r.since,
+    r.deaths + r.solo_deaths AS deaths, r.failed_runs, coalesce(f.step, r.step) AS step,
+    CASE WHEN f.record IS NOT NULL THEN f.kind WHEN e.state IN ('intended', 'unknown') THEN 'system' END AS kind,
+    coalesce(f.error_type, 'Unconfirmed') AS error_type, f.message,
+    CASE r.state WHEN 'unconfirmed' THEN (
+        SELECT h.reason FROM history h WHERE h.record = r.id AND h.event = 'effect_unconfirmed' ORDER BY h.id DESC LIMIT 1)
+    END AS waits_for,
+    coalesce(f.attempts, r.attempts) AS attempts, coalesce(f.at, r.since) AS at
+FROM records r
+LEFT JOIN effects e ON r.state = 'unconfirmed' AND e.record = r.id AND e.generation = r.generation
+    AND e.state IN ('intended', 'unknown', 'sent')
+LEFT JOIN failures f ON f.record = r.id
+    AND (r.state <> 'unconfirmed' OR f.step IS r.step AND f.at >= coalesce(e.sent_at, e.intended_at, 0))
+WHERE r.state <> 'succeeded';
+
+-- Every decision and its reason, in chains: one a run, and one an instance for acts without a run (policy/chain.py).
 CREATE TABLE history (
     id       INTEGER PRIMARY KEY AUTOINCREMENT,
     instance INTEGER NOT NULL,
     record   INTEGER,
     run      INTEGER,
+    seq      INTEGER NOT NULL,
+    hash     TEXT NOT NULL,
     at       REAL NOT NULL,
     actor    TEXT,
     event    TEXT NOT NULL,

@@ -1,0 +1,77 @@
+"""Outages: when faults have a shared cause, and when one record is tried again to see whether it is over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from onward.model import Kind
+from onward.policy.failures import Classified
+
+SHARED_BY = 5
+SHARED_BY_CLEAR = 3
+CLEAR_STATUS = frozenset({502, 503, 504})
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """What is known of whom a group's calls go to. `streak`: the records that met a fault since the last success.
+
+    `since`: when the outage was noticed; None: there is none. `until`: when the next record is to be tried, after
+    `tries` that failed (UTC seconds).
+    """
+
+    streak: tuple[int, ...] = ()
+    since: float | None = None
+    until: float = 0.0
+    tries: int = 0
+
+    @property
+    def is_on(self) -> bool:
+        return self.since is not None
+
+    @property
+    def is_suspected(self) -> bool:
+        return bool(self.streak)
+
+
+NONE = Outage()
+
+
+def is_evidence(failure: Classified, attempts: int) -> bool:
+    """Whether a fault may be that of whom is called. A record that has failed before while others did not proves
+    nothing: so one that always fails cannot look like an outage when only its like are left. Nor does a step that says
+    itself when its record is to be tried again."""
+    if failure.retry_after is not None and failure.status is None:
+        return False
+    return failure.kind is Kind.TRANSIENT and not failure.throttled and attempts <= 1
+
+
+def after_fault(known: Outage, failure: Classified, record: int, now: float) -> Outage:
+    """A call failed that `is_evidence`, or any while an outage is on: those begun before it was noticed say no more."""
+    if known.is_on:
+        return known
+    streak = known.streak if record in known.streak else (*known.streak, record)
+    clear = failure.status in CLEAR_STATUS or failure.not_applied
+    if len(streak) < (SHARED_BY_CLEAR if clear else SHARED_BY):
+        return replace(known, streak=streak)
+    return Outage(since=now, until=now + FIRST_PAUSE)
+
+
+def after_trial(known: Outage, now: float) -> Outage:
+    """The record that was tried met a fault, too: the next one comes after a longer pause."""
+    if not known.is_on:
+        return known
+    tries = known.tries + 1
+    return replace(known, tries=tries, until=now + min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(tries, 30)))
+
+
+def after_success(known: Outage, began: float) -> Outage:
+    """A call that began at `began` was answered. During an outage only one that began after it was noticed counts."""
+    return known if known.since is not None and began < known.since else NONE
+
+
+def is_given_up(known: Outage, limit: float, now: float) -> bool:
+    """Whether it has lasted longer than a run stays for it."""
+    return known.since is not None and now >= known.since + limit

@@ -1,0 +1,197 @@
+"""The side of a store that people ask and decide at: no run is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from onward.model import State
+from onward.ports.facts import (
+    Cause,
+    FailedRecord,
+    InstanceFacts,
+    LeftOpen,
+    LogEntry,
+    RecordFacts,
+    Standing,
+    Verified,
+    Waiting,
+)
+from onward.ports.sink import ExportRow
+from onward.ports.work import Pause
+
+
+@dataclass(frozen=True, slots=True)
+class ExportWish:
+    """What an export is to hold. `state` `succeeded`: records that have a finished generation, with their newest
+    (`generations="last"`) or every one, oldest first; another state: the records that are in it, with what they have
+    so far of `steps`; None: every record, finished or not. Vanished records only where `vanished` asks for them, and
+    then for no others."""
+
+    state: State | None
+    steps: tuple[str, ...]
+    generations: Literal["last", "all"] = "last"
+    vanished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which records an act is for; all that is given has to hold. `records`: none but these, and then vanished ones
+    too. `step`: where they failed; for rerun, where the new generation begins. `having`: that have an output of this
+    step. `today`: versions by step, in step order. `actor`: who decides."""
+
+    act: Literal["retry", "release", "rerun"]
+    actor: str
+    today: Mapping[str, str]
+    records: Sequence[int] | None = None
+    kind: str | None = None
+    step: str | None = None
+    having: str | None = None
+    stale: bool = False
+    dry_run: bool = False
+
+
+@dataclass(slots=True)
+class Decided:
+    """How many records an act marked (or would), at which step they go on (None: the first), how many of them got
+    another input, and the states of named ones that it is not for (`bad line` for one that is no record)."""
+
+    count: int = 0
+    from_steps: dict[str | None, int] = field(default_factory=dict)
+    corrected: int = 0
+    passed_over: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A person's word on one obligation: with a `receipt` (JSON text) it was sent, without one it was not.
+
+    `effect` and `key` are those of the ledger. `step`: which of today's steps (`today`: versions by step, in order) it
+    is; None where that is not known, and then only for one that was not sent. `earlier`: it is that of an input that
+    the record no longer has, and nothing follows for the record.
+    """
+
+    actor: str
+    record: int
+    effect: str
+    key: str
+    receipt: str | None
+    reason: str | None
+    step: str | None
+    today: Mapping[str, str]
+    earlier: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Which open obligations a person wants to have asked about. `found_out`: ledger names of effects whose unknown
+    outcome can be found out; `confirmed`: of those whose receipts can be confirmed; `among`: none but these."""
+
+    actor: str
+    reason: str | None
+    found_out: Sequence[str]
+    confirmed: Sequence[str]
+    among: Sequence[str] | None = None
+
+
+@dataclass(slots=True)
+class Asked:
+    """`records` are to be asked about. How many are not: those that nobody can be asked about (`left`), those that a
+    living run is at work on (`busy`), and those whose call, in a living process, may still be sending (`sending`)."""
+
+    records: list[int] = field(default_factory=list)
+    left: int = 0
+    busy: int = 0
+    sending: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Became:
+    """What has become of a record by now."""
+
+    key: str
+    state: State
+    step: str | None
+    waiting: Waiting | None
+
+
+class Desk(Protocol):
+    """Where people ask and decide. Questions are short readings, each consistent in itself; none stays open while
+    its answer is used. Acts change many records in commits of some hundreds, each record wholly or not at all, only
+    while it still is in the state that the act is for, and with a reason in its history; one that was interrupted is
+    given again. No run needs to be alive, and one that is keeps working."""
+
+    @property
+    def store(self) -> str:
+        """The store's absolute address, passwords masked."""
+
+    def jobs(self) -> list[str]:
+        """The names of all jobs in the store."""
+
+    def instances(self, job: str) -> list[InstanceFacts]:
+        """A job's instances, oldest first."""
+
+    def standing(self, instance: int, today: Mapping[str, str]) -> Standing:
+        """How an instance stands. `today`: versions by step."""
+
+    def failures(self, instance: int, states: Sequence[State], kind: str | None) -> Iterator[FailedRecord]:
+        """Records in these states, in source order, without vanished ones."""
+
+    def causes(self, instance: int, states: Sequence[State], kind: str | None) -> list[Cause]:
+        """The same, those alike put together, most frequent first."""
+
+    def find(self, instance: int, keys: Iterable[str]) -> dict[str, int]:
+        """The records of those canonical keys that there are."""
+
+    def record(self, record: int) -> RecordFacts:
+        """One record and its history."""
+
+    def log(self, instance: int, since: float | None, payloads: bool = False) -> Iterator[LogEntry]:
+        """An instance's history, oldest first, in constant memory."""
+
+    def verify(self, instances: Sequence[int] | None, expected: str | None) -> Verified:
+        """Recompute the chains of these instances, or of all, as they stand now, in constant memory. `expected`: the
+        head of one of them as it was noted elsewhere."""
+
+    def export(self, instance: int, wish: ExportWish) -> Iterator[ExportRow]:
+        """Rows in source order, as the instance stood when the first was asked for, in constant memory."""
+
+    def pause(self, instance: int, group: str | None, actor: str, reason: str | None) -> bool:
+        """Have nothing begin any more in a group, or in all of the instance; False where it is paused already."""
+
+    def resume(self, instance: int, group: str | None, actor: str, reason: str | None) -> bool:
+        """Take a pause back; False where there is none."""
+
+    def pauses(self, instance: int) -> list[Pause]:
+        """What is paused."""
+
+    def decide(self, instance: int, choice: Choice) -> Decided:
+        """Mark failed records (retry), quarantined ones (release), finished ones and those that wait with a stale
+        checkpoint (rerun) as pending."""
+
+    def correct(self, instance: int, values: Iterable[tuple[int, str]], choice: Choice) -> Decided:
+        """Release quarantined records, each with a new input (JSON text), as a new generation; one whose input is the
+        same goes on where it was."""
+
+    def settle(self, instance: int, word: Word) -> State | None:
+        """Settle an unconfirmed record's open obligation as a person says, in one commit; the record's state then, or
+        None where the record is not unconfirmed, or the obligation no longer open: nothing was changed.
+
+        Sent: the receipt is the output of the effect's step, and the record goes on with the next, or has succeeded.
+        Not sent: the entry is known as not applied, and the record pending. One of an earlier input is settled in the
+        ledger alone, unless the record is in progress. Raises UsageError where its call may still be sending, in a
+        process that lives: nothing was changed.
+        """
+
+    def left_open(self, instance: int) -> list[LeftOpen]:
+        """Open obligations of inputs that their records no longer have, in source order, oldest first."""
+
+    def ask_again(self, instance: int, asking: Asking) -> Asked:
+        """Note in their histories which records are asked about again; a run of these alone asks (`ClaimWish`)."""
+
+    def became(self, records: Sequence[int]) -> Iterator[Became]:
+        """What has become of these records, in source order."""
+
+    def close(self) -> None:
+        """Let go of the store."""

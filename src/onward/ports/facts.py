@@ -1,0 +1,234 @@
+"""What a store answers to people's questions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from onward.model import Counts, EntryState, Misfit, ResultGroup, State, StepVersion
+from onward.ports.work import OlderOutputs
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """A run as it is known. Times in UTC seconds. A run without an end that is not `alive` died, or, where it was
+    `told` why, was stopping when its process ended. `head`: that of its chain of history."""
+
+    run: int
+    started: float
+    ended: float | None
+    exit_code: int | None
+    host: str
+    reason: str | None
+    told: str | None
+    alive: bool
+    head: str
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceFacts:
+    """An instance of a job. `params` (JSON text) and `versions` are those of its newest run."""
+
+    number: int
+    name: str
+    counts: Counts
+    params: str
+    versions: tuple[StepVersion, ...]
+    last_run: RunFacts | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Pending or unconfirmed records that no run takes up now. `until`: when the first of them may be; `since`: since
+    when the first of them waits for a person (UTC seconds)."""
+
+    reason: str
+    count: int
+    until: float | None = None
+    since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """A step in progress in a living run. `done`: the steps that the record has checkpoints of."""
+
+    key: str
+    step: str | None
+    done: frozenset[str]
+    since: float
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One consistent reading of an instance. `results`: finished records by what made them; `older`: what unfinished
+    ones go on from."""
+
+    counts: Counts
+    results: list[ResultGroup]
+    waiting: list[Waiting]
+    runs: list[RunFacts]
+    in_flight: list[InFlight]
+    older: OlderOutputs
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRecord:
+    """A failed, quarantined or unconfirmed record and its newest failure. `step` None: its value did not fit. An
+    unconfirmed one need not have failed: it has no `kind` then, its `error` is what it waits for. `vanished`: the
+    source no longer has it; what it owes is open all the same."""
+
+    key: str
+    state: State
+    step: str | None
+    kind: str | None
+    error_type: str
+    error: str
+    attempts: int
+    deaths: int
+    failed_runs: int
+    at: float
+    waiting: Waiting | None = None
+    vanished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Failures alike: how many of each state, and one of them as an example."""
+
+    step: str | None
+    kind: str | None
+    error_type: str
+    states: Mapping[State, int]
+    key: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFacts:
+    step: str
+    version: str
+    output: str
+    at: float
+    run: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationFacts:
+    """One generation of a record: its input (JSON text, None: not stored), checkpoints in order of time, and, if it
+    succeeded, the versions that made it."""
+
+    generation: int
+    succeeded: bool
+    input: str | None
+    input_hash: str | None
+    made_by: Mapping[str, str] | None
+    skipped: str | None
+    checkpoints: list[CheckpointFacts]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    at: float
+    event: str
+    step: str | None
+    reason: str | None
+    actor: str | None
+    run: int | None
+    detail: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One entry of an instance's history, and its place in its chain. `key` is canonical JSON text, `detail` and
+    `payload` (asked for: what an intent is to send, unless another superseded it) JSON text."""
+
+    run: int | None
+    seq: int
+    at: float
+    event: str
+    key: str | None
+    step: str | None
+    reason: str | None
+    actor: str | None
+    detail: str | None
+    hash: str
+    payload: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What came of recomputing chains of history. `heads`: that of the newest run, and, of a single instance, that of
+    what people decided (None)."""
+
+    chains: int
+    entries: int
+    heads: list[tuple[int | None, str]]
+    misfit: Misfit | None
+
+
+@dataclass(frozen=True, slots=True)
+class FailureFacts:
+    step: str | None
+    version: str | None
+    kind: str
+    error_type: str
+    error: str
+    attempts: int
+    at: float
+    run: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFacts:
+    """An obligation that a record answers for, as the ledger has it. `payload` and `receipt` are JSON text; `first_at`:
+    when the first intent was made, `intended_at`: the newest; `ask_at`: when it is asked about again."""
+
+    effect: str
+    key: str
+    state: EntryState
+    generation: int
+    payload: str
+    payload_hash: str
+    receipt: str | None
+    first_at: float
+    intended_at: float
+    sent_at: float | None
+    ask_at: float | None
+    asks: int
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOpen:
+    """An obligation that an earlier input of a record has left open: no run asks about it, a person decides. `state`:
+    the record's, `entry`: the obligation's; `intended_at` in UTC seconds."""
+
+    record: str
+    state: State
+    effect: str
+    key: str
+    entry: EntryState
+    generation: int
+    intended_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFacts:
+    """All that is known of one record."""
+
+    key: str
+    state: State
+    vanished: bool
+    waiting: Waiting | None
+    generation: int
+    input_changed: bool
+    step: str | None
+    attempts: int
+    deaths: int
+    failed_runs: int
+    run: int | None
+    generations: list[GenerationFacts]
+    failure: FailureFacts | None
+    history: list[HistoryEntry]
+    entries: list[EntryFacts] = field(default_factory=list)

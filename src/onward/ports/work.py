@@ -1,0 +1,221 @@
+"""The writing side of a store: what a run asks of it, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from onward.model import Claimed, Counts, Fact, FeedBlock, FeedOutcome, Met, ResultGroup, StepVersion
+
+
+@dataclass(frozen=True, slots=True)
+class RunStart:
+    """What a run says of itself when it begins. `location`: None when it will not feed, nor look at its input.
+    `effects`: the ledger names that its job declares, each with those that it had before. `asks_only`: it is no "next
+    run", but asks about effects, and leaves all else as it is. `gates`: the names of its groups."""
+
+    job: str
+    instance: str
+    host: str
+    params: str
+    location: str | None
+    steps: tuple[StepVersion, ...]
+    resume_cap: int
+    source_changed: bool = False
+    effects: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    asks_only: bool = False
+    gates: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeadRun:
+    """A run found dead: its records were put back; `started` of them had an attempt in progress."""
+
+    run: int
+    told_to_stop: bool
+    put_back: int
+    started: int
+    suspects: int
+
+
+@dataclass(slots=True)
+class RunBegun:
+    """What a run finds. `others` are live runs of the same instance; failed records are reset only without any."""
+
+    run: int
+    instance: int
+    new_instance: bool
+    others: int
+    reset_failed: int = 0
+    dead_runs: list[DeadRun] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedState:
+    """How far an instance was fed. `complete`: the pass reached the end of the source."""
+
+    cursor: str | None
+    complete: bool
+    pass_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class GateWish:
+    """Which records may be claimed by where they wait. `shut`: gates whose records are left out; `rooms`: how many of
+    a gate's records are wanted, `room` for those not named; `fresh`: how many that wait at none (None: any)."""
+
+    shut: frozenset[str]
+    rooms: Mapping[str, int]
+    room: int
+    fresh: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A person's word that nothing is to begin, in one group or (None) in all of the instance."""
+
+    group: str | None
+    at: float
+    actor: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GateStanding:
+    """Why a gate is shut, until when (UTC seconds; None: not known). `whole`: also for records that wait at none."""
+
+    gate: str
+    reason: str
+    until: float | None
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimWish:
+    """How many records a run wants next. `start`: their attempts start at once and count; `suspects`: only
+    those; `only`: none but these records; `effects`: also unconfirmed ones that are due, and what the ledger knows;
+    `asked`: a person asks about them, so that they need not be due. `ranked`: a priority decides, also among back-offs
+    that are over; `gates`: None where no record waits at one."""
+
+    limit: int
+    max_bytes: int
+    start: bool = True
+    suspects: bool = False
+    only: tuple[int, ...] | None = None
+    effects: bool = False
+    asked: bool = False
+    ranked: bool = False
+    gates: GateWish | None = None
+
+
+@dataclass(slots=True)
+class Batch:
+    """Everything that is to become durable in one commit. Each record's change is atomic; the batch need not be."""
+
+    facts: list[Fact] = field(default_factory=list)
+    blocks: list[FeedBlock] = field(default_factory=list)
+    wishes: list[ClaimWish] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a batch brought, in the order of what was asked. `lost`: (record, fence) of the facts whose fence no longer
+    held; they changed nothing. `met`: by (record, fence) what intents came
+    upon. `next_due`: when the next back-off of the instance ends (UTC seconds), told with claims.
+    """
+
+    lost: set[tuple[int, int]] = field(default_factory=set)
+    met: dict[tuple[int, int], Met] = field(default_factory=dict)
+    claimed: list[list[Claimed]] = field(default_factory=list)
+    fed: list[FeedOutcome] = field(default_factory=list)
+    next_due: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OlderOutputs:
+    """Unfinished records with checkpoints that today's steps would make anew: how many records, and how many
+    checkpoints by step and version."""
+
+    records: int = 0
+    steps: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+class WorkStore(Protocol):
+    """The writing side of a store; one thread calls it. Every verb is durable when it returns or raises
+    StoreWriteError and has then changed nothing; after a fault of the disk all verbs do. A run that was taken over
+    changes nothing by any verb: `renew` tells it, `note_stop` and `end_run` pass over it, the others raise LeaseLost.
+    `new`: this opening made it; `lease`: seconds that a lease holds."""
+
+    new: bool
+    lease: float
+
+    def begin_run(self, start: RunStart) -> RunBegun:
+        """Register the instance and the run, take over dead runs, and, if no other run of the instance is alive,
+        return failed records to pending. Raises UsageError, and has then changed nothing, where the job has obligations
+        under ledger names that it no longer declares and does not say what became of them."""
+
+    def write(self, run: int, batch: Batch) -> Outcome:
+        """Apply facts whose fences hold, feed blocks, then claim."""
+
+    def renew(self, run: int) -> bool:
+        """Prolong the run's lease; False when it was taken over."""
+
+    def take_over(self, run: int) -> list[DeadRun]:
+        """Put back the records of dead runs of this run's instance."""
+
+    def note_stop(self, run: int, reason: str) -> None:
+        """Record that the run was told to stop: its death from now on makes nobody a suspect."""
+
+    def take_feed(self, run: int) -> FeedState | None:
+        """Make this run the one that feeds; None while another live run is."""
+
+    def begin_pass(self, run: int, again: bool, why: str) -> None:
+        """Reading goes on (`again=False`) or starts over: the cursor is dropped and records are matched by key."""
+
+    def end_run(self, run: int, exit_code: int, reason: str, detail: str = "") -> str | None:
+        """Give back what the run still holds and close it; the head of its chain of history, None where it was taken
+        over. `detail` may quote data: it is kept with the run and stays out of the history."""
+
+    def instance_of(self, run: int) -> int:
+        """The instance that a run began."""
+
+    def counts(self, instance: int) -> Counts:
+        """The counters as of the last commit."""
+
+    def results_by_version(self, instance: int) -> list[ResultGroup]:
+        """What the finished records of an instance were made by."""
+
+    def pauses(self, instance: int) -> list[Pause]:
+        """What people have paused."""
+
+    def waiting_by_gate(self, run: int, only: Sequence[int] | None = None) -> dict[str | None, int]:
+        """Pending records of the run's instance, or of these, by where they wait; without those for a person."""
+
+    def answers_by_gate(self, run: int, only: Sequence[int] | None = None) -> dict[str | None, float]:
+        """When the first of the unconfirmed records of the run's instance, or of these, may be asked about (UTC
+        seconds), by where they wait; without those for a person."""
+
+    def note_gates(self, run: int, standings: Sequence[GateStanding], told: Sequence[tuple[str, str]]) -> None:
+        """Say which gates are shut for this run, instead of what it said before; `told`: (event, reason) for the
+        history."""
+
+    def older_outputs(self, instance: int, today: Mapping[str, str]) -> OlderOutputs:
+        """What unfinished records go on from though today's steps (versions by step) would make it anew. It costs
+        what is unfinished, and nothing while no run had other versions."""
+
+    def reset_first_ended(self, run: int) -> int:
+        """First-50 rule: put failed and quarantined records back to pending; how many."""
+
+    def log_bytes(self) -> int:
+        """Bytes of write-ahead log; a foreign reader that stays open makes it grow."""
+
+    def tidy(self) -> int:
+        """Shrink what may be shrunk; the bytes of write-ahead log that remain."""
+
+    def reopen(self) -> None:
+        """After a fault of the disk: go on through a fresh connection, to close the run and no more; otherwise
+        nothing. Raises OnwardError."""
+
+    def close(self) -> None:
+        """Let go of the store."""

@@ -1,0 +1,175 @@
+"""The ledger of effects: intents and what became of them, in the same transaction as the facts of their records.
+
+One row an obligation, whatever job or record it comes from. An intent never overwrites what may have been sent: it
+makes the entry, supersedes one that is known as not applied, or is told what it came upon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from onward.codec import plain_key
+from onward.model import Entry, EntryState, Fact, Met, State
+from onward.policy.effects import meeting
+from onward.store.sqlite.change import Change
+
+OPEN = (State.PENDING, State.IN_PROGRESS, State.UNCONFIRMED)
+Holds = dict[tuple[int, int], Met]
+Place = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Living:
+    """Whether a run is alive, by number, boot and lease; and whether the process lives that a run was in."""
+
+    run: Callable[[int, str, float], bool]
+    process_of: Callable[[int], bool]
+
+
+def apply(change: Change, facts: Sequence[Fact], living: Living) -> Holds | None:
+    """Write what the facts say of their entries; what intents came upon, or None where an entry is no longer theirs."""
+    facts = [fact for fact in facts if fact.effect is not None]
+    if not facts:
+        return {}
+    intents = [fact for fact in facts if fact.effect is not None and fact.effect.payload is not None]
+    settled = [_settled_row(fact) for fact in facts if fact.effect is not None and fact.effect.payload is None]
+    again = [row for row in settled if row[4] == EntryState.INTENDED]
+    others = [row for row in settled if row[4] != EntryState.INTENDED]
+    for block, rows in (("intend_again", again), ("settle_entries", others)):
+        if rows and change.execute(block, rows) != len(rows):
+            return None
+    return _Intents(change, living).meet(intents) if intents else {}
+
+
+def not_theirs(change: Change, facts: Sequence[Fact]) -> set[tuple[int, int]]:
+    """(record, fence) of the facts about entries that another record answers for by now."""
+    settled = [_settled_row(fact) for fact in facts if fact.effect is not None and fact.effect.payload is None]
+    return {(record, fence) for record, fence in change.array("not_theirs", settled)} if settled else set()
+
+
+def entries_of(change: Change, records: Sequence[int]) -> dict[int, list[Entry]]:
+    """What the ledger knows of the records' obligations."""
+    found: dict[int, list[Entry]] = {}
+    for row in change.array("entries_of", list(records)):
+        entry = _entry(row, change.now)
+        found.setdefault(entry.record, []).append(entry)
+    return found
+
+
+def may_be_sending(state: str, hold: str | None, entry: str | None) -> bool:
+    """Whether the call of a record's entry was given up on before it ended, and goes on if its process lives."""
+    return state == State.UNCONFIRMED and hold is not None and entry == EntryState.INTENDED
+
+
+class _Intents:
+    """The intents of one commit, in turn: each sees what those before it have changed."""
+
+    def __init__(self, change: Change, living: Living):
+        self._change = change
+        self._living = living
+        self._alive: dict[int, bool] = {}
+
+    def meet(self, intents: Sequence[Fact]) -> Holds:
+        places = {fact.record: self._place(fact) for fact in intents}
+        first = {places[fact.record]: fact for fact in reversed(intents)}
+        made = [_intent_row(fact, place) for place, fact in first.items()]
+        if self._change.execute("intend", made) == len(intents):  # nobody had any of these obligations
+            return {(fact.record, fact.fence): Met("go", self._new(fact, places[fact.record])) for fact in intents}
+        self._known = self._read(list(first))
+        self._superseding: list[list[Any]] = []
+        self._taking: list[list[Any]] = []
+        met = {(fact.record, fact.fence): self._meet(fact, places[fact.record]) for fact in intents}
+        for block, rows in (("supersede", self._superseding), ("take", self._taking)):
+            if rows:
+                self._change.execute(block, rows)
+        return met
+
+    def _meet(self, fact: Fact, place: Place) -> Met:
+        entry, in_good_hands, sending, origin, origin_job = self._known[place]
+        assert fact.effect is not None and fact.effect.payload is not None
+        if entry.state is EntryState.INTENDED and (entry.record, entry.fence) == (fact.record, fact.fence):
+            return Met("go", entry)
+        what = meeting(entry, fact.record, fact.effect.payload_hash, in_good_hands, sending)
+        if what == "go":
+            self._superseding.append(_intent_row(fact, place))
+            entry = self._new(fact, place)
+        elif what in ("go on", "adopt"):
+            self._taking.append(_intent_row(fact, place))
+            adopted = what == "adopt"
+            lost_sight = adopted and entry.state is EntryState.INTENDED
+            entry = replace(
+                entry,
+                record=fact.record,
+                generation=fact.generation,
+                origin=origin if adopted else None,
+                origin_job=origin_job if adopted else None,
+                state=EntryState.UNKNOWN if lost_sight else entry.state,
+            )
+        if what in ("go", "go on", "adopt"):
+            self._known[place] = entry, True, False, origin, origin_job
+        return Met(what, entry if what != "wait" else replace(entry, origin=origin), sending)
+
+    def _new(self, fact: Fact, place: Place) -> Entry:
+        effect, now = fact.effect, self._change.now
+        assert effect is not None and effect.payload is not None
+        payload, whose = (effect.payload, effect.payload_hash), (fact.record, fact.generation, fact.fence)
+        return Entry(*place, EntryState.INTENDED, *payload, None, *whose, now, now)
+
+    def _place(self, fact: Fact) -> Place:
+        """Where the obligation stands in the ledger: under a former name, if it is known by that."""
+        assert fact.effect is not None
+        if fact.effect.former:
+            known = {
+                (row[0], row[1]) for row in self._change.array("entries", [list(one) for one in fact.effect.former])
+            }
+            for place in fact.effect.former:
+                if place in known:
+                    return place
+        return fact.effect.name, fact.effect.key
+
+    def _read(self, places: list[Place]) -> dict[Place, tuple[Entry, bool, bool, str, str]]:
+        known = {}
+        for row in self._change.array("entries", [list(place) for place in places]):
+            entry = _entry(row[:15], self._change.now)
+            state, vanished, hold, instance, record_key, job, name, sent_by = row[15:]
+            in_good_hands = state in OPEN and not vanished and hold is None and self._is_alive(instance)
+            origin_job = f"{job} ({name})" if name else job
+            origin = f"record {plain_key(record_key)} of {origin_job}"
+            sending = may_be_sending(state, hold, entry.state) and self._living.process_of(sent_by)
+            known[entry.name, entry.key] = entry, in_good_hands, sending, origin, origin_job
+        return known
+
+    def _is_alive(self, instance: int) -> bool:
+        if instance not in self._alive:
+            runs = self._change.rows("open_runs_of", other=instance)
+            self._alive[instance] = any(self._living.run(*run) for run in runs)
+        return self._alive[instance]
+
+
+def _entry(row: list[Any], now: float) -> Entry:
+    """An entry with its times by the wall clock of now. `row` ends with the seconds since the newest intent, None where
+    they were counted in an earlier boot: a clock that was set back since makes nothing younger."""
+    *row, elapsed = row
+    entry = Entry(*row)
+    entry.state = EntryState(entry.state)
+    intended_at = min(entry.intended_at, now) if elapsed is None else now - elapsed
+    entry.first_at -= max(entry.intended_at - intended_at, 0.0)
+    entry.intended_at = intended_at
+    if entry.sent_at is not None and entry.sent_at > now:
+        entry.sent_at = intended_at
+    return entry
+
+
+def _intent_row(fact: Fact, place: Place) -> list[Any]:
+    effect = fact.effect
+    assert effect is not None
+    return [*place, effect.payload, effect.payload_hash, fact.record, fact.generation, fact.fence]
+
+
+def _settled_row(fact: Fact) -> list[Any]:
+    effect = fact.effect
+    assert effect is not None
+    receipt, asks, ask_at = effect.receipt, effect.asks, effect.ask_at
+    return [effect.name, effect.key, fact.record, fact.fence, effect.state, receipt, asks, ask_at]

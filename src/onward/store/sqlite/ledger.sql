@@ -1,0 +1,77 @@
+-- name: intend
+INSERT INTO effects (name, key, state, payload, payload_hash, record, generation, fence, run, first_at, intended_at,
+    intended_steady, boot)
+SELECT value ->> 0, value ->> 1, 'intended', value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, :run,
+    :now, :now, :steady, :boot
+FROM json_each(:rows) WHERE true
+ON CONFLICT (name, key) DO NOTHING
+
+-- name: supersede
+UPDATE effects SET state = 'intended', payload = f.payload, payload_hash = f.payload_hash, receipt = NULL,
+    record = f.record, generation = f.generation, fence = f.fence, run = :run, first_at = :now, intended_at = :now,
+    intended_steady = :steady, boot = :boot, ask_at = 0, asks = 0, sent_at = NULL
+FROM (SELECT value ->> 0 AS name, value ->> 1 AS key, value ->> 2 AS payload, value ->> 3 AS payload_hash,
+             value ->> 4 AS record, value ->> 5 AS generation, value ->> 6 AS fence FROM json_each(:rows)) f
+WHERE effects.name = f.name AND effects.key = f.key AND effects.state = 'absent'
+
+-- name: take
+UPDATE effects SET record = f.record, generation = f.generation,
+    state = CASE WHEN state = 'intended' AND effects.record <> f.record THEN 'unknown' ELSE state END
+FROM (SELECT value ->> 0 AS name, value ->> 1 AS key, value ->> 4 AS record, value ->> 5 AS generation
+      FROM json_each(:rows)) f
+WHERE effects.name = f.name AND effects.key = f.key
+
+-- name: intend_again
+UPDATE effects SET state = 'intended', fence = f.fence, run = :run, intended_at = :now, intended_steady = :steady,
+    boot = :boot, asks = f.asks
+FROM (SELECT value ->> 0 AS name, value ->> 1 AS key, value ->> 2 AS record, value ->> 3 AS fence, value ->> 6 AS asks
+      FROM json_each(:rows)) f
+WHERE effects.name = f.name AND effects.key = f.key AND effects.record = f.record
+
+-- name: settle_entries
+UPDATE effects SET state = f.state, receipt = coalesce(f.receipt, effects.receipt), ask_at = f.ask_at, asks = f.asks,
+    sent_at = CASE WHEN f.state IN ('sent', 'confirmed') THEN coalesce(sent_at, :now) ELSE sent_at END
+FROM (SELECT value ->> 0 AS name, value ->> 1 AS key, value ->> 2 AS record, value ->> 4 AS state,
+             value ->> 5 AS receipt, value ->> 6 AS asks, value ->> 7 AS ask_at FROM json_each(:rows)) f
+WHERE effects.name = f.name AND effects.key = f.key AND effects.record = f.record
+
+-- name: entries
+SELECT json_group_array(json_array(e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
+    e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at,
+    CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END, o.state, o.vanished, o.hold, o.instance, o.key, i.job, i.name, e.run))
+FROM json_each(:rows) j CROSS JOIN effects e ON e.name = j.value ->> 0 AND e.key = j.value ->> 1
+JOIN records o ON o.id = e.record JOIN instances i ON i.id = o.instance
+
+-- name: entries_of
+SELECT json_group_array(json_array(e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
+    e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at,
+    CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END))
+FROM json_each(:rows) j CROSS JOIN effects e ON e.record = j.value
+
+-- name: not_theirs
+SELECT json_group_array(json_array(f.value ->> 2, f.value ->> 3)) FROM json_each(:rows) f
+WHERE NOT EXISTS (SELECT 1 FROM effects e
+                  WHERE e.name = f.value ->> 0 AND e.key = f.value ->> 1 AND e.record = f.value ->> 2)
+
+-- name: open_runs_of
+SELECT id, boot, lease_until FROM runs WHERE instance = :other AND ended IS NULL
+
+-- name: names_of_job
+SELECT DISTINCT c.name FROM instances i JOIN counts c ON c.instance = i.id
+WHERE i.job = :job AND c.what = 'intents' AND c.n > 0
+
+-- name: open_under_name
+SELECT count(*) FROM effects e JOIN records r ON r.id = e.record JOIN instances i ON i.id = r.instance
+WHERE e.name = :name AND e.state IN ('intended', 'unknown', 'sent') AND i.job = :job
+
+-- Runs whose calls were given up on before they ended.
+-- name: given_up_calls
+SELECT json_group_array(DISTINCT e.run) FROM records r CROSS JOIN effects e ON e.record = r.id AND e.state = 'intended'
+WHERE r.state <> 'succeeded' AND r.instance = :instance AND r.state = 'unconfirmed' AND r.vanished IN (0, 1)
+  AND r.hold = 'person'
+
+-- name: ask_about_given_up
+UPDATE records SET hold = NULL, not_before = 0
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1) AND hold = 'person'
+  AND EXISTS (SELECT 1 FROM effects e WHERE e.record = records.id AND e.state = 'intended'
+              AND e.run IN (SELECT value FROM json_each(:rows)))

@@ -1,0 +1,40 @@
+"""A person's word that nothing is to begin, and that it may again."""
+
+from __future__ import annotations
+
+import apsw
+
+from onward.ports.clock import Clock
+from onward.store.sqlite import chain
+from onward.store.sqlite.change import Change, storable
+from onward.store.sqlite.connection import transaction
+
+
+def pause(
+    connection: apsw.Connection, clock: Clock, instance: int, group: str | None, actor: str, reason: str | None
+) -> bool:
+    """False where it is paused already."""
+    change = Change(connection, instance, None, clock)
+    name, who, why = storable(group or ""), storable(actor), reason and storable(reason)
+    with transaction(connection):
+        if change.execute("pause", name=name, actor=who, reason=why) == 0:
+            return False
+        _tell(change, "run_paused", group, actor, reason)
+    return True
+
+
+def resume(
+    connection: apsw.Connection, clock: Clock, instance: int, group: str | None, actor: str, reason: str | None
+) -> bool:
+    """False where it is not paused."""
+    change = Change(connection, instance, None, clock)
+    with transaction(connection):
+        if change.execute("resume", name=storable(group or "")) == 0:
+            return False
+        _tell(change, "run_resumed", group, actor, reason)
+    return True
+
+
+def _tell(change: Change, event: str, group: str | None, actor: str, reason: str | None) -> None:
+    what = "the job" if group is None else f"group {group}"
+    chain.tell(change, [(None, event, None, f"{what}: {reason}" if reason else what)], actor=actor)

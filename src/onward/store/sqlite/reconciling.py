@@ -1,0 +1,162 @@
+"""A person's word on obligations that nobody else knows the outcome of, and which of them can be asked about again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import apsw
+import orjson
+
+from onward.codec import plain_key
+from onward.errors import UsageError
+from onward.model import EntryState, State
+from onward.policy import transitions
+from onward.policy.suspects import DEATHS_TO_SUSPECT
+from onward.ports.clock import Clock
+from onward.ports.desk import Asked, Asking, Word
+from onward.store.sqlite import chain, facts, statements
+from onward.store.sqlite.change import Change
+from onward.store.sqlite.connection import transaction
+from onward.store.sqlite.ledger import may_be_sending
+
+SQL = {**statements.load("work.sql"), **statements.load("reconciling.sql")}
+OPEN = (EntryState.INTENDED, EntryState.UNKNOWN, EntryState.SENT)
+EVENTS = {True: "effect_confirmed", False: "effect_denied"}
+AT_ONCE = 500
+Lives = Callable[[int, str, float], bool]
+IsHeld = Callable[[int], bool]  # whether the process lives that a run was in
+
+
+def settle(connection: apsw.Connection, clock: Clock, instance: int, word: Word, is_held: IsHeld) -> State | None:
+    """What `ports.desk.Desk.settle` does, in one transaction."""
+    change = Change(connection, instance, None, clock, SQL)
+    with transaction(connection):
+        after = _Word(change, word, is_held).apply()
+        change.flush()
+    return after
+
+
+class _Word:
+    """One word: the entry first, then the record."""
+
+    def __init__(self, change: Change, word: Word, is_held: IsHeld):
+        self._change = change
+        self._is_held = is_held
+        self._word = word
+        self._where: dict[str, Any] = {"record": word.record, "name": word.effect, "key": word.key}
+
+    def apply(self) -> State | None:
+        return self._earlier() if self._word.earlier else self._current()
+
+    def _earlier(self) -> State | None:
+        """A run that has the record in hand may come upon the entry at any time; else it is nobody's."""
+        found = self._change.rows("earlier_obligation", **self._where)
+        if not found or found[0][0] == State.IN_PROGRESS or found[0][1] not in OPEN:
+            return None
+        self._settle_entry()
+        self._tell(self._word.step)
+        return State(found[0][0])
+
+    def _current(self) -> State | None:
+        found = self._change.rows("obligation", **self._where)
+        if not found:
+            return None
+        state, vanished, generation, at, hold, key, entry, run = found[0]
+        if state != State.UNCONFIRMED or entry not in OPEN:
+            return None
+        if self._word.receipt is None and may_be_sending(state, hold, entry) and self._is_held(run):
+            raise UsageError(
+                f"the call for {plain_key(key)} may still be sending: the process of run {run}, which gave up on it, "
+                "is alive; stop that run first, then decide; nothing was changed"
+            )
+        self._gone = bool(vanished)
+        self._settle_entry()
+        after, step = State.PENDING, self._word.step or at
+        if self._word.receipt is not None:
+            after = self._sent(generation)
+        else:
+            self._go_on(step, sent=False)
+        transitions.require(State.UNCONFIRMED, after)
+        if self._gone:
+            self._change.count("vanished", State.UNCONFIRMED, -1)
+            self._change.count("vanished", after, 1)
+        else:
+            self._change.move(State.UNCONFIRMED, after, 1)
+        self._tell(step)
+        return after
+
+    def _settle_entry(self) -> None:
+        receipt = self._word.receipt
+        state = EntryState.ABSENT if receipt is None else EntryState.CONFIRMED
+        changed = self._change.execute("settle_by_word", **self._where, state=state, receipt=receipt)
+        assert changed == 1, "the entry was open in this transaction"
+
+    def _sent(self, generation: int) -> State:
+        """The receipt is the step's output; what follows is the next step, or the end."""
+        word, change = self._word, self._change
+        assert word.step is not None, "a receipt belongs to a step of today"
+        made: dict[str, Any] = {"record": word.record, "generation": generation}
+        version = word.today[word.step]
+        change.execute("checkpoint_by_word", **made, step=word.step, version=version, output=word.receipt)
+        if not self._gone:
+            change.count("step", word.step, 1)
+        done: dict[str, str] = dict(change.rows("versions_so_far", **made))
+        left = [step for step in word.today if step not in done]
+        if left:
+            self._go_on(left[0], sent=True)
+            return State.PENDING
+        lineage = facts.interned(change, [(step, done[step]) for step in word.today], None)
+        change.execute("finish_by_word", record=word.record, lineage=lineage)
+        if not self._gone:
+            change.count("lineage", str(lineage), 1)
+        return State.SUCCEEDED
+
+    def _go_on(self, step: str | None, sent: bool) -> None:
+        bindings: dict[str, Any] = {"step": step, "sent": int(sent), "to_suspect": DEATHS_TO_SUSPECT}
+        self._change.execute("go_on_by_word", record=self._word.record, **bindings)
+
+    def _tell(self, step: str | None) -> None:
+        word = self._word
+        sent = word.receipt is not None
+        said = "a person says: it was sent" if sent else "a person says: it was not sent"
+        reason = f"{said}; {word.reason}" if word.reason else said
+        state = EntryState.CONFIRMED if sent else EntryState.ABSENT
+        detail = orjson.dumps({"effect": word.effect, "idempotency_key": word.key, "entry": state}).decode()
+        chain.tell(self._change, [(word.record, EVENTS[sent], step, reason, detail)], actor=word.actor)
+
+
+def ask_again(
+    connection: apsw.Connection, clock: Clock, instance: int, asking: Asking, lives: Lives, is_held: IsHeld
+) -> Asked:
+    """What `ports.desk.Desk.ask_again` does."""
+    change = Change(connection, instance, None, clock, SQL)
+    with transaction(connection):
+        alive = {run for run, boot, until in change.rows("open_runs") if lives(run, boot, until)}
+        asked, noted = _choose(change.rows("open_obligations"), asking, alive, is_held)
+        reason = "asked about again" + (f"; {asking.reason}" if asking.reason else "")
+        for start in range(0, len(noted), AT_ONCE):
+            rows = [(record, "effect_asked", step, reason) for record, step in noted[start : start + AT_ONCE]]
+            chain.tell(change, rows, actor=asking.actor)
+    return asked
+
+
+def _choose(
+    rows: Iterable[tuple[Any, ...]], asking: Asking, alive: set[int], is_held: IsHeld
+) -> tuple[Asked, list[tuple[int, str | None]]]:
+    """What is asked about; and record and step of those, for their histories."""
+    asked = Asked()
+    noted: list[tuple[int, str | None]] = []
+    for record, state, hold, run, step, name, entry, sent_by in rows:
+        if asking.among is not None and name not in asking.among:
+            continue
+        if state == State.IN_PROGRESS and run in alive:
+            asked.busy += 1
+        elif may_be_sending(state, hold, entry) and is_held(sent_by):
+            asked.sending += 1  # its call was given up on, and may go on in a process that lives
+        elif name is None or name in (asking.confirmed if entry == EntryState.SENT else asking.found_out):
+            asked.records.append(record)
+            noted.append((record, step))
+        else:
+            asked.left += 1
+    return asked, noted

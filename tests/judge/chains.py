@@ -1,0 +1,39 @@
+"""The chains of the history computed afresh, by code of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import apsw
+
+HASHED = "instance, run, seq, record, at, actor, event, step, reason, detail"
+
+
+def broken(connection: apsw.Connection) -> list[str]:
+    """What does not fit, in one reading: entries that belong to no chain or do not follow the one before, chains that
+    end otherwise than their run or instance says."""
+    with connection:
+        return _broken(connection)
+
+
+def _broken(connection: apsw.Connection) -> list[str]:
+    heads = {(instance, run): end for instance, run, *end in connection.execute(_HEADS)}
+    tips: dict[Any, list[Any]] = {chain: [0, ""] for chain in heads}
+    found = []
+    for said, *entry in connection.execute(f"SELECT hash, {HASHED} FROM history ORDER BY id"):
+        instance, run, seq = entry[:3]
+        last, before = tips.get((instance, run), [-1, ""])
+        text = json.dumps([1, before, *entry], separators=(",", ":"), ensure_ascii=False)
+        if seq != last + 1 or said != hashlib.blake2b(text.encode(), digest_size=32).hexdigest():
+            found.append(f"entry {seq} of the history of run {run} does not follow {last}")
+        tips[instance, run] = [seq, said]
+    return found + [
+        f"the history of run {chain[1]} ends with {tips[chain]}, not {end}"
+        for chain, end in heads.items()
+        if tips[chain] != end
+    ]
+
+
+_HEADS = "SELECT instance, id, entries, head FROM runs UNION ALL SELECT id, NULL, entries, head FROM instances"

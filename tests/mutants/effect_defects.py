@@ -1,0 +1,393 @@
+"""Planted defects of the effect protocol: of its order, its keys, its ledger, and of what an outcome means."""
+
+from __future__ import annotations
+
+from mutants.defect import Defect
+
+LEDGER = "tests/contract/test_store_ledger.py"
+WORDS = "tests/contract/test_store_words.py"
+POLICY = "tests/unit/test_effect_policy.py"
+COURSE = "tests/unit/test_effect_course.py"
+OUTCOMES = "tests/unit/test_policy_outcomes.py"
+ENGINE = "tests/unit/test_engine_effects.py"
+KILLERS = "tests/acceptance/test_case_14.py"
+RECONCILE = "tests/acceptance/test_reconcile.py"
+
+ABOUT_SENDING = (
+    Defect(
+        "intent-not-awaited",
+        "a send begins while the commit of its intent is still under way",
+        "engine/worker.py",
+        (
+            (
+                "            self.admission.release(attempt)\n        self.submit(fact)\n",
+                "            self.admission.release(attempt)\n        self.submit(fact)\n"
+                "        said = fact.effect\n"
+                "        if said is not None and said.payload is not None:\n"
+                "            from onward.model import Entry\n"
+                "            made = (fact.record, fact.generation, fact.fence, time.time(), time.time())\n"
+                "            attempt.entry = Entry(\n"
+                "                said.name, said.key, said.state, said.payload, said.payload_hash, None, *made\n"
+                "            )\n"
+                "            self._plan_flush(True)\n"
+                "            self.slots.put(attempt, first=True)\n",
+            ),
+            (
+                "        if fact.effect is not None and (instead",
+                "        if fact.effect is not None and fact.effect.payload is not None:\n"
+                "            return\n"
+                "        if fact.effect is not None and (instead",
+            ),
+        ),
+        (ENGINE, "-k", "durable"),
+    ),
+    Defect(
+        "sent-under-an-old-lease",
+        "a run that may have been taken over goes on sending",
+        "engine/journal.py",
+        (("return self._clock.steady() - self._renewed_at < self._renew_every * 2", "return True"),),
+        (ENGINE, "-k", "lease"),
+    ),
+    Defect(
+        "deadline-from-the-send",
+        "the deadline counts from when the call begins: who finds the intent believes it over too early",
+        "policy/effects.py",
+        (("return traits.deadline - max(now - entry.intended_at, 0.0)", "return traits.deadline"),),
+        (POLICY, "-k", "waited_long"),
+    ),
+    Defect(
+        "deadline-not-enforced",
+        "a send is given as long as if its intent had just been made",
+        "engine/slots.py",
+        (("self.attempt.step.timeout if left is None else left", "self.attempt.step.timeout"),),
+        ("tests/unit/test_engine_slots.py", "-k", "less_time"),
+    ),
+    Defect(
+        "payload-made-anew",
+        "a send is made of what the record has become, not of what was frozen",
+        "engine/attempt.py",
+        (('if self.phase != "send" or self.entry is None', "if True or self.entry is None"),),
+        (COURSE, "-k", "frozen"),
+    ),
+    Defect(
+        "not-probed-first",
+        "an effect whose far side knows no keys is sent without a question",
+        "policy/effects.py",
+        (("return self.has_probe and self.probe_first and not self.keyed", "return False"),),
+        (POLICY, COURSE, "-k", "probed_first or before_the_first_send"),
+    ),
+)
+
+ABOUT_KEYS = (
+    Defect(
+        "key-from-order",
+        "the key is that of the record's place in the store",
+        "engine/effect_calls.py",
+        (("fields = effect.identify(value)", 'fields = {"number": attempt.claimed.id}'),),
+        (ENGINE, "-k", "order"),
+    ),
+    Defect(
+        "key-per-attempt",
+        "every attempt has a key of its own",
+        "engine/effect_calls.py",
+        (("fields = effect.identify(value)", "fields = {**effect.identify(value), 'try': attempt.claimed.fence}"),),
+        (ENGINE, "-k", "every_attempt"),
+    ),
+    Defect(
+        "key-per-job",
+        "the ledger is each job's own: a renamed job sends again",
+        "engine/effect_calls.py",
+        (("fields = effect.identify(value)", "fields = {**effect.identify(value), 'job': attempt.plan.job}"),),
+        (ENGINE, "-k", "order"),
+    ),
+    Defect(
+        "key-from-hash",
+        "the key depends on the process that makes it",
+        "policy/identity.py",
+        (("hashlib.blake2b(text.encode(), ", "hashlib.blake2b(str(hash(text)).encode(), "),),
+        ("tests/unit/test_identity.py", "-k", "golden or hash_seed"),
+    ),
+    Defect(
+        "expires-ignored",
+        "a key is trusted after the far side has forgotten it",
+        "policy/effects.py",
+        (("if not self.keyed or self.expires is None:", "if True:"),),
+        (POLICY,),
+    ),
+)
+
+ABOUT_OUTCOMES = (
+    Defect(
+        "ambiguous-is-failed",
+        "a timeout or a reset is taken as not applied, and sent again",
+        "policy/failures.py",
+        (("    return _was_refused(error)\n", "    return _was_refused(error) or isinstance(error, OSError)\n"),),
+        (OUTCOMES,),
+    ),
+    Defect(
+        "any-exception-is-failed",
+        "whatever a send raises is taken as not applied",
+        "engine/course.py",
+        (("if not isinstance(outcome, Raised) or not outcome.failure.not_applied:", "if outcome is None:"),),
+        (COURSE, "-k", "without_an_answer"),
+    ),
+    Defect(
+        "409-is-done",
+        "a 409 is taken as the far side's word that it has it",
+        "engine/course.py",
+        (
+            (
+                "        if not isinstance(outcome, Raised) or not outcome.failure.not_applied:\n",
+                "        if isinstance(outcome, Raised) and outcome.failure.status == 409:\n"
+                '            return self._receipt("null", "the far side has it already")\n'
+                "        if not isinstance(outcome, Raised) or not outcome.failure.not_applied:\n",
+            ),
+        ),
+        (COURSE, "-k", "without_an_answer"),
+    ),
+    Defect(
+        "409-is-refused",
+        "a 409 is taken as not applied",
+        "policy/failures.py",
+        (("frozenset({400, 401, 403, 404, 422, 429})", "frozenset({400, 401, 403, 404, 409, 422, 429})"),),
+        (OUTCOMES,),
+    ),
+    Defect(
+        "refused-again-is-refused",
+        "a second send that was refused is taken as proof that the first was not applied",
+        "engine/course.py",
+        (("if again and not self._refuses_the_key(outcome.failure):", "if False:"),),
+        (COURSE, "-k", "second_send"),
+    ),
+    Defect(
+        "unknown-costs-an-attempt",
+        "a send without an answer uses up an attempt: a record fails by its registry's bad days",
+        "engine/attempt.py",
+        (
+            (
+                "fact = self._fact(State.UNCONFIRMED, step=self.step.name, "
+                "attempts=max(self.attempts - int(self.started), 0))",
+                "fact = self._fact(State.UNCONFIRMED, step=self.step.name, attempts=self.attempts)",
+            ),
+        ),
+        (COURSE, "-k", "uses_up_no_attempt"),
+    ),
+)
+
+ABOUT_PROBES = (
+    Defect(
+        "probe-before-settle",
+        "a probe is asked, and its ABSENT believed, while what was sent may still land",
+        "policy/effects.py",
+        (("due = max(due, landed_by(traits, entry))", "pass"),),
+        (POLICY, COURSE, "-k", "believed_only_after or newest_send or nothing_can_land"),
+    ),
+    Defect(
+        "settle-not-waited-for",
+        "a lookup that lags behind is believed as soon as the deadline has passed",
+        "policy/effects.py",
+        (("entry.intended_at + traits.deadline + traits.settle", "entry.intended_at + traits.deadline"),),
+        (POLICY, "-k", "believed_only_after or newest_send"),
+    ),
+    Defect(
+        "late-end-not-counted",
+        "what was sent by a call that ended long past its deadline is believed to have landed",
+        "engine/course.py",
+        (("return max(now + self.traits.settle, landed_by", "return max(landed_by"),),
+        (COURSE, "-k", "ended_late"),
+    ),
+    Defect(
+        "probe-error-is-absent",
+        "a probe that raises is taken as the answer that nothing is there",
+        "engine/effect_calls.py",
+        (('return Answered("unknown", reason=f"the {attempt.phase} raised', 'return Answered("absent", reason=f"'),),
+        (ENGINE, "-k", "probe"),
+    ),
+    Defect(
+        "probe-silence-is-absent",
+        "a probe that returns None or UNKNOWN is taken as the answer that nothing is there",
+        "engine/effect_calls.py",
+        (('return Answered("unknown", reason="the probe could not tell")', 'return Answered("absent")'),),
+        (ENGINE, "-k", "probe"),
+    ),
+)
+
+ABOUT_RECEIPTS = (
+    Defect(
+        "receipt-not-kept",
+        "a receipt is durable only with its confirmation: a run that resumes sends again",
+        "engine/course.py",
+        (("        fact.effect = self._said(EntryState.SENT, receipt=receipt)\n", "        fact.effect = None\n"),),
+        (COURSE, "-k", "receipt_comes_first or what_a_probe_finds"),
+    ),
+    Defect(
+        "receipt-lost-by-later-words",
+        "what is said of an entry later takes its receipt away",
+        "store/sqlite/ledger.sql",
+        (("receipt = coalesce(f.receipt, effects.receipt)", "receipt = f.receipt"),),
+        (LEDGER, "-k", "receipt"),
+    ),
+    Defect(
+        "sent-is-sent-again",
+        "who resumes from a receipt treats it as unknown, and sends again",
+        "policy/effects.py",
+        (
+            (
+                "    if entry.state is EntryState.SENT:\n        return _about_receipt",
+                "    if False:\n        return _about_receipt",
+            ),
+        ),
+        (POLICY, COURSE, "-k", "receipt"),
+    ),
+    Defect(
+        "mismatch-is-confirmed",
+        "an acknowledgement with another fee counts as one",
+        "engine/effect_calls.py",
+        (
+            (
+                "    if isinstance(answer, Mismatch):\n        return Answered(",
+                "    if False:\n        return Answered(",
+            ),
+            ("    if answer is True:", "    if answer is True or isinstance(answer, Mismatch):"),
+        ),
+        (RECONCILE, "-k", "does_not_match"),
+    ),
+    Defect(
+        "unconfirmed-is-succeeded",
+        "a run that leaves effects unconfirmed says that all is well",
+        "engine/session.py",
+        ((" + counts.of(State.QUARANTINED) + counts.of(State.UNCONFIRMED)", " + counts.of(State.QUARANTINED)"),),
+        (RECONCILE, "-k", "is_not_sent_again"),
+    ),
+    Defect(
+        "outage-not-stayed-for",
+        "a run ends although an outage is all that keeps its effects unconfirmed",
+        "engine/standings.py",
+        (("                found.append(now)\n", "                pass\n"),),
+        (ENGINE, "-k", "outage"),
+    ),
+)
+
+ABOUT_RUNS = (
+    Defect(
+        "others-gates-ignored",
+        "what another run has left at a gate is never claimed: the run waits for ever",
+        "engine/standings.py",
+        (("if any(gate is not None for gate in waiting):", "if False:"),),
+        (ENGINE, "-k", "another_run", "--timeout=20"),
+    ),
+    Defect(
+        "suspects-at-large",
+        "a suspect whose effect is open is tried among others, and takes them along for ever",
+        "engine/worker.py",
+        (("            self.on_suspects(suspects)\n", "            pass\n"),),
+        (KILLERS, "-k", "effect"),
+    ),
+    Defect(
+        "suspects-undivided",
+        "suspects whose effects are open begin together each time they come back: the guilty is never alone",
+        "engine/suspects.py",
+        (("one.is_part and", "False and"),),
+        ("tests/unit/test_engine_suspects.py", "-k", "stay_divided"),
+    ),
+)
+
+ABOUT_THE_LEDGER = (
+    Defect(
+        "confirmed-without-fence",
+        "the confirmation of a run that lost the record is taken",
+        "store/sqlite/facts.py",
+        (("    if changed != len(rows):\n        raise _FenceGone", "    if False:\n        raise _FenceGone"),),
+        (LEDGER, "-k", "stale_holder"),
+    ),
+    Defect(
+        "settled-for-another",
+        "a fact about an entry that another record took over is written into it",
+        "store/sqlite/ledger.sql",
+        (("AND effects.record = f.record\n\n-- name: entries", "\n\n-- name: entries"),),
+        (LEDGER, "-k", "took_over"),
+    ),
+    Defect(
+        "conflict-adopted",
+        "another payload under the same key is taken for done",
+        "policy/effects.py",
+        (("if entry.payload_hash != payload_hash:", "if False:"),),
+        (POLICY, "-k", "conflict or another_record"),
+    ),
+    Defect(
+        "unknown-superseded",
+        "an intent overwrites what may have been sent",
+        "policy/effects.py",
+        (
+            (
+                '    if entry.state is EntryState.ABSENT:\n        return "wait"',
+                '    if entry.state in (EntryState.ABSENT, EntryState.UNKNOWN):\n        return "wait"',
+            ),
+        ),
+        (POLICY, LEDGER, "-k", "another_record or ever_superseded"),
+    ),
+    Defect(
+        "both-may-send",
+        "of two records with one obligation each is told that it may send",
+        "store/sqlite/ledger.py",
+        (
+            (
+                "entry.state is EntryState.INTENDED and (entry.record, entry.fence) == (fact.record, fact.fence)",
+                "entry.state is EntryState.INTENDED",
+            ),
+        ),
+        (LEDGER, "-k", "exactly_one"),
+    ),
+    Defect(
+        "adopted-as-if-unsent",
+        "the intent of a job that died is taken over as if nothing had been sent under it",
+        "store/sqlite/ledger.py",
+        (("lost_sight = adopted and entry.state is EntryState.INTENDED", "lost_sight = False"),),
+        (LEDGER, "-k", "another_job"),
+    ),
+    Defect(
+        "clock-set-back-makes-younger",
+        "a clock that was set forward makes what was sent just now look landed",
+        "store/sqlite/ledger.py",
+        (("if elapsed is None else now - elapsed", "if True else now - elapsed"),),
+        (LEDGER, "-k", "clock or set_forward"),
+    ),
+)
+
+ABOUT_PEOPLE = (
+    Defect(
+        "word-about-anything",
+        "a person's word is taken about a record that is not unconfirmed",
+        "store/sqlite/reconciling.py",
+        (
+            ("if state != State.UNCONFIRMED or entry not in OPEN:", "if False:"),
+            ('        assert changed == 1, "the entry was open in this transaction"\n', ""),
+        ),
+        (WORDS, "-k", "second_word or other_states"),
+    ),
+    Defect(
+        "not-sent-ignored",
+        "a person says that it was not sent, and the entry stays as it was",
+        "store/sqlite/reconciling.py",
+        (("state = EntryState.ABSENT if receipt is None else", "state = EntryState.UNKNOWN if receipt is None else"),),
+        (WORDS, "-k", "not_sent"),
+    ),
+    Defect(
+        "word-without-a-trace",
+        "what a person decides is not in the history",
+        "store/sqlite/reconciling.py",
+        (("        self._tell(step)\n", ""),),
+        (WORDS, "-k", "sent"),
+    ),
+)
+
+EFFECT_DEFECTS = (
+    *ABOUT_SENDING,
+    *ABOUT_KEYS,
+    *ABOUT_OUTCOMES,
+    *ABOUT_PROBES,
+    *ABOUT_RECEIPTS,
+    *ABOUT_RUNS,
+    *ABOUT_THE_LEDGER,
+    *ABOUT_PEOPLE,
+)
