@@ -136,6 +136,16 @@ def test_a_probe_that_answers_yes_or_no_brings_no_receipt(tmp_path: Path, said: 
     assert f"the probe returned {said}, which is no receipt: return the receipt, onward.ABSENT" in failure["error"]
 
 
+def test_what_a_confirmation_says_is_quoted_nowhere(tmp_path: Path) -> None:
+    far, store = FarSide(), str(tmp_path / "store.db")
+    job = far.job(ids=range(1))
+    far.submit.confirm(lambda payload, submit: {"ssn": "SECRET"})
+    assert onward.run(job, store=store, wait=0).counts["unconfirmed"] == 1
+    entries = [one for one in api.log(job, store=store) if one["event"] == "effect_unconfirmed"]
+    assert "the confirm returned dict: neither True, False, onward.UNKNOWN nor onward.Mismatch" in entries[-1]["reason"]
+    assert "SECRET" not in str(entries)
+
+
 @pytest.mark.parametrize("declared", [bool, bool | None, "bool", "bool | None"])
 def test_a_bool_is_a_receipt_where_it_is_declared_as_one(tmp_path: Path, declared: Any) -> None:
     job = onward.Job("filings", source=rows(range(1)))

@@ -91,4 +91,9 @@ def _confirmed(answer: Any) -> Answered:
         return Answered("confirmed")
     if isinstance(answer, Mismatch):
         return Answered("mismatch", reason=answer.reason)
-    return Answered("unknown", reason="" if answer in (False, None, Answer.UNKNOWN) else f"it said {answer!r:.60}")
+    if answer is False or answer is None or answer is Answer.UNKNOWN:
+        return Answered("unknown")
+    kind = type(answer).__name__  # and not what it says: reasons are told in log events
+    return Answered(
+        "unknown", reason=f"the confirm returned {kind}: neither True, False, onward.UNKNOWN nor onward.Mismatch"
+    )
