@@ -17,7 +17,7 @@ from store_conformance import (
 )
 
 from onward.model import State
-from onward.policy.failures import LONGEST_WAIT
+from onward.policy.pace import LONGEST_WAIT
 
 
 def test_a_claim_takes_records_in_source_order_not_in_the_order_of_keys(bench: Bench) -> None:

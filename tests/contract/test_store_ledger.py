@@ -10,7 +10,7 @@ import pytest
 from store_conformance import Bench, fact, failed, plain, quarantined
 
 from onward.model import Claimed, EffectFact, Entry, EntryState, Fact, Met, State
-from onward.policy.failures import LONGEST_WAIT
+from onward.policy.pace import LONGEST_WAIT
 from onward.ports.work import Batch, ClaimWish
 
 FILING = "annual-report"

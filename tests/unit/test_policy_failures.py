@@ -15,7 +15,8 @@ import pytest
 
 from onward.errors import Fatal, Invalid, MisfitRecord, OutputError, Rejected, Transient
 from onward.model import Kind
-from onward.policy.failures import LONGEST_WAIT, classify
+from onward.policy.failures import classify
+from onward.policy.pace import LONGEST_WAIT
 
 NOW = 1_700_000_000.0
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from onward.model import Entry, EntryState, Meeting
-from onward.policy.failures import LONGEST_WAIT
+from onward.policy.pace import LONGEST_WAIT
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 300.0

@@ -14,8 +14,8 @@ from onward.codec import loads
 from onward.errors import Fatal, Invalid, MisfitRecord, OutputError, Rejected, StepOutcome, Transient
 from onward.model import Kind
 from onward.policy.masking import masked
+from onward.policy.pace import LONGEST_WAIT
 
-LONGEST_WAIT = 3600.0
 LONGEST_TEXT = 20_000
 
 _BY_OUTCOME: dict[type[BaseException], Kind] = {

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 
 MOST_AHEAD = 4000
+LONGEST_WAIT = 3600.0
+"""Seconds: no wait that somebody else asks for is longer."""
 FACTOR = 8.0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from onward.codec import dumps, loads
 from onward.model import Claimed, State, StoredOutput
 from onward.policy import transitions
-from onward.policy.failures import LONGEST_WAIT
+from onward.policy.pace import LONGEST_WAIT
 from onward.policy.suspects import SUSPECT
 from onward.ports.work import ClaimWish
 from onward.store.sqlite import gates, ledger
