@@ -89,7 +89,7 @@ def test_json_has_the_words_of_log_events(place: Place) -> None:
 
 
 def test_wrong_words(place: Place) -> None:
-    for words in (("--since", "soon"), ("--verify", "--since", "1h")):
+    for words in (("--since", "soon"), ("--since", "5"), ("--since", "2026"), ("--verify", "--since", "1h")):
         ended = place.onward("log", "job.py", *words)
         assert (ended.returncode, ended.stdout) == (2, "")
         plain(ended.stderr)

@@ -251,6 +251,7 @@ def test_a_receipt_fits_the_effects_annotation(tmp_path: Path) -> None:
         refused = place.onward("reconcile", "job.py", "r0", *words)
         assert (refused.returncode, refused.stdout) == (2, "")
         plain(refused.stderr)
+        assert ("is given as JSON, with --json" in refused.stderr) == ("--json" not in words)
     assert place.status()["counts"]["unconfirmed"] == 1
     told = reconciled(place, "r0", "--sent", '{"number": "4711"}')
     assert told["receipt"] == {"number": "4711"}

@@ -47,7 +47,7 @@ def _since(given: str) -> float:
     from onward.operate.history import since_moment
 
     try:
-        span = seconds(given)
+        span = None if given.strip().replace(".", "").isdigit() else seconds(given)  # a run's number, a year: no span
     except ValueError:
         span = None
     return since_moment(given, time.time(), span)

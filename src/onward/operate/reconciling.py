@@ -256,10 +256,8 @@ def _received(receipt: str, entry: EntryFacts, step: StepPlan | None, steps: Seq
     try:
         return step.effect.receive(receipt)
     except (MisfitRecord, OutputError) as error:
-        raise UsageError(
-            f"that is no receipt of {entry.effect!r}: {error}; a receipt that is more than text is given as JSON, "
-            "with --json"
-        ) from None
+        hint = "; a receipt that is more than text is given as JSON, with --json" if receipt.startswith('"') else ""
+        raise UsageError(f"that is no receipt of {entry.effect!r}: {error}{hint}") from None
 
 
 def receipt_of(text: str, as_json: bool) -> Any:
