@@ -97,6 +97,7 @@ def declare(spec: Spec) -> onward.Job:
         source=onward.jsonl(spec.input, key=IDENTITY),
         record=Filing,
         concurrency=spec.concurrency,
+        outage_limit=20.0,  # where a registry resets every connection, the next run is to try several again
     )
 
     @job.resource
