@@ -144,16 +144,7 @@ class Session:
         self._journal = Journal(store, begun.run, clock, self._worker, store.lease / 4)
         self._worker.journal = self._journal
         self._worker.share.left = options.bounds.limit
-        self._feed = Feed(
-            source,
-            self._journal,
-            begun.run,
-            plan.record_validate,
-            plan.on_bad,
-            self._events,
-            self._feed_moved,
-            place_of(plan),
-        )
+        self._feed = self._make_feed(source)
         self._feeds = options.asks_about is None
         if options.asks_about is not None:
             self._worker.ask_about(options.asks_about)
@@ -173,6 +164,11 @@ class Session:
         )
         self._loop = asyncio.get_running_loop()
         self._disturbed = False
+
+    def _make_feed(self, source: Source) -> Feed:
+        plan, run = self._plan, self._begun.run
+        judged = plan.record_validate, plan.on_bad
+        return Feed(source, self._journal, run, *judged, self._events, self._feed_moved, place_of(plan))
 
     async def work(self) -> RunResult:
         task = asyncio.current_task()
