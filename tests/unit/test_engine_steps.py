@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import weakref
 from collections import Counter
 from typing import Any
 
@@ -14,9 +15,11 @@ from engine_bench import EngineBench, job, work_through
 import onward
 from onward import Retry
 from onward.engine import slots
-from onward.engine.outcomes import Raised
+from onward.engine.attempt import Attempt
+from onward.engine.outcomes import Died, Raised
 from onward.model import Kind
 from onward.policy.failures import Classified
+from onward.ports.work import Batch, ClaimWish
 
 # Deadlines.
 
@@ -242,3 +245,50 @@ def test_a_job_may_say_that_an_exception_ends_the_record_well() -> None:
             assert told == ["nothing to do"]
 
     asyncio.run(go())
+
+
+def test_what_filled_the_memory_is_let_go_though_its_error_is_still_held() -> None:
+    work = job()
+    kept: list[weakref.ref[Any]] = []
+
+    @work.step(version="1")
+    def hoard(record: str) -> None:
+        much = threading.Event()
+        kept.append(weakref.ref(much))
+        raise MemoryError
+
+    async def go() -> None:
+        async with EngineBench(work, ["a"]) as bench:
+            (claimed,) = bench.store.write(bench.run, Batch(wishes=[ClaimWish(1, 1 << 20)])).claimed[0]
+            attempt = Attempt(bench.plan, claimed, started=True)
+            try:
+                hoard("a")
+            except MemoryError as error:
+                assert kept[0]() is not None
+                assert isinstance(bench.local.raised(attempt, error), Died)
+                assert kept[0]() is None
+
+    asyncio.run(go())
+
+
+def test_an_outage_does_not_shorten_the_wait_that_was_asked_for() -> None:
+    work = job()
+    work.step(version="1")(as_it_is)
+
+    async def go() -> None:
+        async with EngineBench(work, ["a"]) as bench:
+            (claimed,) = bench.store.write(bench.run, Batch(wishes=[ClaimWish(1, 1 << 20)])).claimed[0]
+            attempt = Attempt(bench.plan, claimed, started=True)
+            attempt.pause = 2.0  # an outage spares it, and lets others go first
+            asked = Classified(Kind.TRANSIENT, "Transient", "closed", retry_after=3000.0)
+            fact = bench.worker._failed(attempt, asked)
+            assert fact.not_before > time.time() + 2900
+            attempt.pause = 2.0
+            fact = bench.worker._failed(attempt, Classified(Kind.TRANSIENT, "ReadError", "reset"))
+            assert fact.not_before < time.time() + 10
+
+    asyncio.run(go())
+
+
+def as_it_is(record: str) -> str:
+    return record
