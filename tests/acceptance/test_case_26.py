@@ -11,6 +11,7 @@ from acceptance.jobs import Place, plain
 from acceptance.portal import ASK, portal
 
 SOURCE = 'onward.jsonl("in.jsonl", key="id")'
+BY_STATE = [{"id": n, "state": ("CA", "NY", "TX")[n % 3]} for n in range(90)]
 JOB = f"""
 job = onward.Job("answers", source={SOURCE}, concurrency=20OPTIONS)
 {ASK}
@@ -91,7 +92,7 @@ def file(record):
     return ask(record["state"], record["id"])
 """,
         )
-        place.write("in.jsonl", [{"id": n, "state": ("CA", "NY", "TX")[n % 3]} for n in range(90)])
+        place.write("in.jsonl", BY_STATE)
         ran = place.run()
         assert (ran.code, ran.counts) == (0, {"succeeded": 90})
         assert len(server.requests("CA", 503)) <= 14
@@ -120,7 +121,7 @@ def file(record):
         {told}
 """,
         )
-        place.write("in.jsonl", [{"id": n, "state": ("CA", "NY", "TX")[n % 3]} for n in range(90)])
+        place.write("in.jsonl", BY_STATE)
         ran = place.run()
         assert (ran.code, ran.counts) == (0, {"succeeded": 90})
         assert place.failures() == []
@@ -147,7 +148,7 @@ def filed(record):
     return onward.ABSENT
 """,
         )
-        place.write("in.jsonl", [{"id": n, "state": ("CA", "NY", "TX")[n % 3]} for n in range(90)])
+        place.write("in.jsonl", BY_STATE)
         ran = place.run()
         assert (ran.code, ran.counts) == (0, {"succeeded": 90})
         refused = server.requests("CA", 503)

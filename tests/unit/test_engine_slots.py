@@ -111,19 +111,25 @@ def test_nothing_new_begins_while_paused() -> None:
     asyncio.run(go())
 
 
+def sleeps_until_cut(seen: list[Any]) -> Callable[[Slot, Attempt], Awaitable[None]]:
+    """A call that lasts until it is cancelled, and notes why."""
+
+    async def perform(slot: Slot, attempt: Attempt) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            seen.append(slot.cut)
+
+    return perform
+
+
 def test_a_call_past_its_deadline_is_cancelled_and_says_why() -> None:
     seen: list[Any] = []
 
     async def go() -> None:
         bench = Bench(1)
 
-        async def perform(slot: Slot, attempt: Attempt) -> None:
-            try:
-                await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                seen.append(slot.cut)
-
-        bench.perform = perform
+        bench.perform = sleeps_until_cut(seen)
         for attempt in attempts(2, a_plan(timeout=0.02)):
             bench.slots.put(attempt)
         await settle()
@@ -148,13 +154,7 @@ def test_a_call_that_has_less_time_than_its_step_allows_is_cut_by_then() -> None
     async def go() -> None:
         bench = Bench(1)
 
-        async def perform(slot: Slot, attempt: Attempt) -> None:
-            try:
-                await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                cut.append(slot.cut)
-
-        bench.perform = perform
+        bench.perform = sleeps_until_cut(cut)
         (attempt,) = attempts(1, a_plan(timeout=60.0))
         attempt.time_left = 0.02  # a send, whose deadline counts from its intent
         bench.slots.put(attempt)
