@@ -89,6 +89,10 @@ class Admission:
         if gate.has_line_enough:
             self._send_back(gate, gate.waiting.pop(), "no room")
 
+    def may_be_shut(self, attempt: Attempt) -> bool:
+        """Whether it has to be looked at again before a call begins."""
+        return self.pause is not None or self.gates.of(attempt).is_marked
+
     def why_not(self, attempt: Attempt) -> str | None:
         """Why a call may not begin now; None where it may. During an outage the first to enter is tried."""
         if self.pause is not None:

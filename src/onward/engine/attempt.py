@@ -89,6 +89,12 @@ class Attempt:
             return None
         return self.claimed.entries.get(self.step.effect.name)
 
+    @property
+    def is_unprepared(self) -> bool:
+        """Whether its next step is an effect of which the ledger knows nothing yet, to be called in this process."""
+        step = self.step
+        return step is not None and step.effect is not None and self.entry is None and self.home is None
+
     def arguments(
         self, wanted: Sequence[Argument], value: str, offered: Mapping[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:

@@ -16,7 +16,7 @@ from onward.codec import loads, plain_key
 from onward.engine.attempt import Attempt
 from onward.engine.effect_calls import EffectCalls
 from onward.engine.forks import end_if_forked
-from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Raised, Returned, Stale
+from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Prepared, Raised, Returned, Stale
 from onward.engine.resources import Resources
 from onward.engine.threads import Threads
 from onward.errors import Done, OnwardError, StaleCheckpoint
@@ -29,6 +29,14 @@ class Caller(Protocol):
     """Makes calls somewhere. Nothing but cancellation is raised."""
 
     async def call(self, attempt: Attempt) -> CallOutcome: ...
+
+
+class OwnCalls(Caller, Protocol):
+    """Makes calls in this process."""
+
+    def prepared(self, attempt: Attempt) -> Prepared | None:
+        """The effect's key and payload where no function of the job's has to be called for them."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,12 @@ class LocalCaller:
             return Raised(Classified(Kind.FATAL, type(error).__name__, str(error), not_applied=True))
         except BaseException as error:
             return self.raised(attempt, error)
+
+    def prepared(self, attempt: Attempt) -> Prepared | None:
+        try:
+            return self._effects.prepared(attempt)
+        except Exception:  # the call says what is wrong
+            return None
 
     async def _made(self, attempt: Attempt, what: StepPlan | CallPlan) -> Any:
         """What the function returns for the attempt."""

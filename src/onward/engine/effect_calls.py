@@ -35,9 +35,10 @@ class EffectCalls:
         step = attempt.step
         assert step is not None and step.effect is not None
         if attempt.phase == "prepare":
+            if (prepared := self.prepared(attempt)) is not None:
+                return prepared
             payload = step.effect.payload
-            if payload is None:
-                return self._prepared(attempt, step.effect)
+            assert payload is not None
             key, former = self._keys(attempt, step.effect)
             return Prepared(key, payload.encode(await self._make(attempt, payload)), former)
         part = step.effect.probe if attempt.phase == "probe" else step.effect.confirm
@@ -52,8 +53,12 @@ class EffectCalls:
             return Answered("unknown", reason=f"the {attempt.phase} raised {type(error).__name__}", failure=failure)
         return _probed(answer, part) if attempt.phase == "probe" else _confirmed(answer)
 
-    def _prepared(self, attempt: Attempt, effect: EffectPlan) -> Prepared:
+    def prepared(self, attempt: Attempt) -> Prepared | None:
         """What is sent where no payload is declared: the effect's inputs by parameter."""
+        assert attempt.step is not None and attempt.step.effect is not None
+        effect = attempt.step.effect
+        if effect.payload is not None:
+            return None
         key, former = self._keys(attempt, effect)
         texts = attempt.texts(effect.inputs, self._value_of(attempt))
         payload = "{" + ",".join([f'"{name}":{text}' for name, text in texts.items()]) + "}"

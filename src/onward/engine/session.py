@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onward.engine.attempt import Attempt
-from onward.engine.calls import Caller, LocalCaller
+from onward.engine.calls import LocalCaller, OwnCalls
 from onward.engine.children import Assignment, Processes
 from onward.engine.events import Events, Listener
 from onward.engine.feed import Feed
@@ -80,7 +80,7 @@ class Options:
     in_process: bool = False
     plan: Plan | None = None
     patient: bool = True
-    around: Callable[[Caller, Callable[[Attempt], str]], Caller] | None = None
+    around: Callable[[OwnCalls, Callable[[Attempt], str]], OwnCalls] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Session:
         )
         assignment = _assignment(job, binding, plan, begun.run)
         self._processes = Processes(assignment, inputs.value_of)
-        local: Caller = self._local if options.around is None else options.around(self._local, inputs.value_of)
+        local: OwnCalls = self._local if options.around is None else options.around(self._local, inputs.value_of)
         processes = local if options.in_process else self._processes
         self._worker = Worker(
             plan,

@@ -12,7 +12,7 @@ from typing import Any
 from onward.codec import loads
 from onward.engine.admission import Admission
 from onward.engine.attempt import Attempt
-from onward.engine.calls import Caller
+from onward.engine.calls import Caller, OwnCalls
 from onward.engine.causes import Causes
 from onward.engine.effects import Effects
 from onward.engine.events import Events
@@ -54,7 +54,7 @@ class Worker:
         self,
         plan: Plan,
         concurrency: int,
-        caller: Caller,
+        caller: OwnCalls,
         processes: Caller,
         tally: Tally,
         events: Events,
@@ -168,7 +168,7 @@ class Worker:
         if fact.state is not State.IN_PROGRESS:
             self._leave(attempt, fact)
         elif fact.started:
-            self.slots.put(attempt, first=fact.checkpoint is not None)
+            self._put(attempt, first=fact.checkpoint is not None)
         else:
             self.admission.add(attempt)
 
@@ -254,9 +254,20 @@ class Worker:
         elif self.stopping:
             self.submit(attempt.given_back("the run is stopping"))
         elif attempt.started:
-            self.slots.put(attempt)
+            self._put(attempt)
         else:
             self.admission.add(attempt)
+
+    def _put(self, attempt: Attempt, first: bool = False) -> None:
+        """An attempt whose start is durable. An intent that no function has to be called for needs no slot."""
+        prepared = None
+        if attempt.is_unprepared and not self.stopping and not self.admission.may_be_shut(attempt):
+            prepared = self._caller.prepared(attempt)
+        if prepared is None:
+            self.slots.put(attempt, first)
+        else:
+            attempt.phase = "prepare"
+            self._state(attempt, self._effects.ended(attempt, prepared))
 
     def hand_back_idle(self) -> None:
         """Give back what was claimed ahead when the calls before it turn out slow: it has not really started.
@@ -309,7 +320,7 @@ class Worker:
         step = attempt.step
         assert step is not None
         gate = self.admission.gates.of(attempt)
-        if (gate.is_marked or self.admission.pause is not None) and not self.admission.enter(attempt):
+        if self.admission.may_be_shut(attempt) and not self.admission.enter(attempt):
             self.admission.release(attempt)
             self._put_back(attempt, "its gate was shut before the call")
             return

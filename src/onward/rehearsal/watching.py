@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from onward.codec import canonical_hash, dumps, loads
-from onward.engine.attempt import Attempt
-from onward.engine.calls import Caller
+from onward.engine.attempt import Attempt, Phase
+from onward.engine.calls import OwnCalls
 from onward.engine.outcomes import Answered, CallOutcome, EndedEarly, Prepared, Raised, Returned
 from onward.job.plan import Argument, Plan, StepPlan
 from onward.model import Fact
@@ -43,7 +43,7 @@ def _watched_step(step: StepPlan, key_prefix: str, trace: Trace) -> StepPlan:
 class WatchedCalls:
     """Stands around what makes the calls. `value_of` gives a record's input as JSON text."""
 
-    def __init__(self, inner: Caller, value_of: Callable[[Attempt], str], trace: Trace, death: Death):
+    def __init__(self, inner: OwnCalls, value_of: Callable[[Attempt], str], trace: Trace, death: Death):
         self._inner = inner
         self._value_of = value_of
         self._trace = trace
@@ -53,8 +53,7 @@ class WatchedCalls:
     async def call(self, attempt: Attempt) -> CallOutcome:
         step = attempt.step
         assert step is not None
-        key = loads(attempt.claimed.key)
-        call = Call(step, attempt.phase, attempt.claimed.id, attempt.claimed.generation, key)
+        call = _call(step, attempt)
         start_clock, point, token = attempt.called, "", None
 
         def called() -> None:
@@ -72,6 +71,13 @@ class WatchedCalls:
             if token is not None:
                 UNDER_WAY.reset(token)
         self._ended(call, attempt, outcome, point)
+        return outcome
+
+    def prepared(self, attempt: Attempt) -> Prepared | None:
+        outcome = self._inner.prepared(attempt)
+        if outcome is not None:
+            assert attempt.step is not None
+            self._prepared(_call(attempt.step, attempt, "prepare"), attempt, outcome)
         return outcome
 
     def _begins(self, call: Call, attempt: Attempt) -> str:
@@ -113,6 +119,11 @@ class WatchedCalls:
         """Hashes of the record's input and of the earlier outputs among a call's arguments."""
         outputs = {one.name: attempt.outputs[one.name].output for one in arguments if one.origin == "step"}
         return {"input": canonical_hash(self._value_of(attempt)), "made_from": canonical_hash(dumps(outputs))}
+
+
+def _call(step: StepPlan, attempt: Attempt, phase: Phase | None = None) -> Call:
+    claimed = attempt.claimed
+    return Call(step, phase or attempt.phase, claimed.id, claimed.generation, loads(claimed.key))
 
 
 def _of(call: Call) -> dict[str, Any]:
