@@ -30,8 +30,24 @@ class Invalid(StepOutcome):
     """The record's data is wrong: final for this record."""
 
 
+class UnusableAnswer(Invalid):
+    """A model answered, and what it said cannot be used: cut off, refused, or no fit. `received` is what came."""
+
+    def __init__(self, message: str, received: str):
+        super().__init__(message)
+        self.received = received
+
+
+class BadResponse(Transient):
+    """A server answered with something that no such server says, such as a page of HTML with status 200."""
+
+
 class Fatal(StepOutcome):
     """Nothing can go on (a revoked key, no credit): the run stops and the record goes back to pending."""
+
+
+class BudgetReached(Fatal):
+    """Another call could cost more than the budget has left."""
 
 
 class Done(StepOutcome):

@@ -56,7 +56,8 @@ class Retry:
 
 @dataclass(slots=True, frozen=True)
 class Failure:
-    """One failed attempt, as it is stored and shown. `message` may quote data and never goes to logs."""
+    """One failed attempt, as it is stored and shown. `message` may quote data and never goes to logs;
+    `received`: what a model had answered."""
 
     step: str
     version: str
@@ -64,6 +65,47 @@ class Failure:
     error_type: str
     message: str
     attempts: int
+    received: str | None = None
+
+
+@dataclass(slots=True)
+class Spent:
+    """What requests to one model came to. `tokens_in` has `cached_tokens` among them; `picodollars` are 10^-12 USD.
+
+    Of the requests so many were `unpriced` (their cost is not known), `uncounted` (nor are their tokens), `lost` (no
+    answer came, and it may be charged all the same) and `repairs` (of an answer that did not fit). `seconds` in all.
+    """
+
+    model: str
+    requests: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cached_tokens: int = 0
+    picodollars: int = 0
+    unpriced: int = 0
+    uncounted: int = 0
+    lost: int = 0
+    repairs: int = 0
+    seconds: float = 0.0
+
+    def add(self, other: Spent) -> None:
+        for name in _COUNTED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+_COUNTED = (
+    "requests", "tokens_in", "tokens_out", "cached_tokens", "picodollars", "unpriced", "uncounted", "lost", "repairs",
+    "seconds",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Spending:
+    """What a fact says of money: what a model's requests came to, and what is no longer set aside for them."""
+
+    spent: Spent
+    freed_picodollars: int = 0
+    freed_tokens: int = 0
 
 
 @dataclass(slots=True, frozen=True)
@@ -188,7 +230,8 @@ class Fact:
     `step` counts as started when `started`. `checkpoint` is the output of `done_step`, made by `version`.
     `lineage` is set with SUCCEEDED: the versions that made the result, in step order. `gate`: where a record that
     leaves this run waits for its next call (JSON text of a group's or step's name and a value), None for no such place.
-    `sent_by`: the job that had sent what this checkpoint adopts.
+    `sent_by`: the job that had sent what this checkpoint adopts. `spending` counts also where the fence is gone;
+    `answers`: (fingerprint of a request, the answer's text) that other records may take.
     """
 
     record: int
@@ -214,6 +257,8 @@ class Fact:
     effect: EffectFact | None = None
     gate: str | None = None
     sent_by: str | None = None
+    spending: list[Spending] | None = None
+    answers: list[tuple[str, str]] | None = None
 
 
 @dataclass(slots=True)
@@ -303,7 +348,8 @@ class ResultGroup:
 
 @dataclass(slots=True)
 class Counts:
-    """A consistent reading of an instance's counters."""
+    """A consistent reading of an instance's counters. `spent`: by model, with the most that lost requests can have
+    cost."""
 
     states: dict[State, int]
     total: int
@@ -313,6 +359,7 @@ class Counts:
     failures: dict[tuple[str, str], int]
     skipped: int = 0
     held: dict[str, int] = field(default_factory=dict)
+    spent: dict[str, Spent] = field(default_factory=dict)
 
     def of(self, state: State) -> int:
         return self.states.get(state, 0)

@@ -35,6 +35,14 @@ def seconds(given: str) -> float:
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
+def dollars(given: str) -> float:
+    """`5`, `0.50` or `$5`. Raises ValueError."""
+    plain = given.strip().removeprefix("$")
+    if not re.fullmatch(r"\d+(\.\d+)?", plain):
+        raise ValueError(f"{given!r} is no amount in US dollars, such as 5 or 0.50")
+    return float(plain)
+
+
 def one_of(*choices: str) -> Callable[[str], str]:
     def read(given: str) -> str:
         if given not in choices:
@@ -88,6 +96,7 @@ _KIND = Flag("--kind", "kind", "Those whose failure was transient, rejected, inv
 _RUN = (
     Flag("--concurrency", "concurrency", "Most calls in progress.", "N", count),
     Flag("--limit", "limit", "Start at most N unfinished records.", "N", count),
+    Flag("--budget", "budget", "US dollars for the job's only model with a budget, instead of that.", "USD", dollars),
     Flag("--max-failures", "max_failures", "Stop when more records than that failed in this run.", "N|P%"),
     Flag("--max-time", "max_time", "Stop in good order after this time: 55m, 1h30m.", "TIME", seconds),
     Flag("--wait", "wait", "How long to stay for what is unconfirmed, closed or paused.", "TIME", seconds, 60.0, "60s"),
@@ -195,7 +204,7 @@ Exit codes:
 1    finished, but some are failed, unconfirmed or quarantined
 2    wrong usage, bad job, bad input: nothing was started
 3    stopped early, start it again (a signal, --max-time, a long outage, a closed group)
-4    stopped early, a person must act first (fatal, --max-failures, …)
+4    stopped early, a person must act first (fatal, budget, --max-failures, …)
 70   a fault of onward itself
 130  a second Ctrl-C; 143: a second SIGTERM
 """

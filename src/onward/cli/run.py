@@ -38,6 +38,7 @@ def run(
     job: str | None,
     concurrency: int | None,
     limit: int | None,
+    budget: float | None,
     max_failures: str | None,
     max_time: float | None,
     wait: float,
@@ -56,6 +57,7 @@ def run(
             bounds = _bounds(target, limit, max_failures, max_time, grace)
             flags = {
                 "concurrency": concurrency,
+                "budget": budget,
                 "wait": wait,
                 "source_changed": source_changed,
                 "create": not no_create,

@@ -9,7 +9,9 @@ from collections.abc import Callable
 
 from onward.engine.attempt import Attempt
 from onward.engine.gates import Ceiling, Gate, Gates, Shut
+from onward.engine.model_ceiling import ModelCeiling
 from onward.job.plan import Plan, StepPlan
+from onward.policy.rates import Rates
 from onward.ports.work import GateStanding, GateWish, Pause
 
 PATIENCE = 0.5
@@ -37,6 +39,7 @@ class Admission:
         freed: Callable[[], None] = lambda: None,
         value_of: Callable[[Attempt], str] = lambda attempt: attempt.claimed.value or "null",
         patient: bool = True,
+        concurrency: int = 32,
     ):
         self.gates = Gates(plan, value_of, patient)
         self.pause: Pause | None = None
@@ -46,7 +49,11 @@ class Admission:
         self._freed = freed
         self._steps = plan.steps
         limits: dict[int, Ceiling] = {}
-        self._ceilings = [_ceilings_of(step, limits, patient) for step in plan.steps]
+        self.models: dict[str, ModelCeiling] = {}
+        self._ceilings = [
+            (*_ceilings_of(step, limits, patient), *self._models_of(step, concurrency, patient))
+            for step in plan.steps
+        ]
         self._bounded = [
             bool(own) or step.group is not None for own, step in zip(self._ceilings, plan.steps, strict=True)
         ]
@@ -54,6 +61,12 @@ class Admission:
         self._in_line: dict[Gate, None] = {}
         self._shut: set[Gate] = set()
         self._timer: asyncio.TimerHandle | None = None
+
+    def _models_of(self, step: StepPlan, concurrency: int, patient: bool) -> list[ModelCeiling]:
+        for model in step.models:
+            if model.name not in self.models:
+                self.models[model.name] = ModelCeiling(model, concurrency, patient)
+        return [self.models[model.name] for model in step.models]
 
     @property
     def waiting(self) -> int:
@@ -119,6 +132,22 @@ class Admission:
             attempt.inside.calls -= 1
             attempt.inside = None
 
+    def heard(self, attempt: Attempt, throttled: bool) -> None:
+        """A call has ended: what its requests to models say of how many may be in progress."""
+        for ceiling in attempt.passed:
+            if isinstance(ceiling, ModelCeiling):
+                spent = [one.spent for one in attempt.spending if one.spent.model == ceiling.name]
+                ceiling.heard(spent, throttled, time.monotonic())
+
+    def heard_rates(self, attempt: Attempt, model: str, rates: Rates) -> None:
+        """A provider told of its limits: where nothing is left, all that go there wait."""
+        if model in self.models:
+            self.models[model].learn(rates)
+        wait = rates.wait
+        if wait > 0 and attempt.gate is not None:
+            attempt.gate.asked_until = max(attempt.gate.asked_until, time.time() + wait)
+            attempt.gate.mark()
+
     def release(self, attempt: Attempt) -> None:
         """The attempt is at its step no more."""
         if attempt.gate is not None and attempt.gate.trial is attempt:
@@ -145,7 +174,7 @@ class Admission:
                 break
             gate.waiting.popleft()
             for ceiling in ceilings:
-                ceiling.take()
+                ceiling.take(now)
             attempt.passed = ceilings
             if gate.outage.is_on:
                 gate.trial = attempt

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from onward.codec import dumps, loads
 from onward.errors import StaleCheckpoint
 from onward.job.plan import Argument, Plan, StepPlan
-from onward.model import Claimed, EffectFact, Entry, EntryState, Fact, Failure, State, StoredOutput
+from onward.model import Claimed, EffectFact, Entry, EntryState, Fact, Failure, Spending, State, StoredOutput
 from onward.policy.attempts import Decision
 from onward.policy.failures import Classified
 from onward.policy.suspects import SUSPECT, is_suspect
@@ -34,10 +34,12 @@ class Attempt:
     that was made, and the texts in it by parameter; `time_left`: seconds that its call may take, where that is not the
     step's timeout. The last ones are admission's: `gate` is where calls of the step `gate_of` wait, `inside` the gate
     whose call is in progress since `began` (UTC seconds), `passed` the ceilings that keep room for it; `pause`: the
-    fault that it met costs no attempt, and the next try comes after so many seconds.
+    fault that it met costs no attempt, and the next try comes after so many seconds. `spending` and `answers` go with the
+    fact that is stated next.
     """
 
     __slots__ = (
+        "answers",
         "attempts",
         "began",
         "called",
@@ -55,6 +57,7 @@ class Attempt:
         "plan",
         "prepared",
         "sending",
+        "spending",
         "started",
         "step",
         "time_left",
@@ -79,6 +82,8 @@ class Attempt:
         self.passed: tuple[Any, ...] = ()
         self.began = 0.0
         self.pause: float | None = None
+        self.spending: list[Spending] = []
+        self.answers: list[tuple[str, str]] = []
         self.entry = self._known_entry()
         same_step = self.step is not None and claimed.step in (None, self.step.name)
         self.attempts = claimed.attempts if same_step else int(started)
@@ -222,7 +227,8 @@ class Attempt:
             fact.not_before = now + decision.wait
         fact.event, fact.reason = event, decision.reason
         fact.failure = Failure(
-            self.step.name, self.step.version, failure.kind, failure.error_type, failure.message, self.attempts
+            self.step.name, self.step.version, failure.kind, failure.error_type, failure.message, self.attempts,
+            failure.received,
         )
         return fact
 
@@ -319,8 +325,13 @@ class Attempt:
         effect = None if self.entry is None else self._left_open(state)
         if state is State.PENDING and self._may_have_been_sent():
             state = State.UNCONFIRMED
+        spending, answers = self.spending or None, self.answers or None
+        if spending or answers:
+            self.spending, self.answers = [], []
         return Fact(
             effect=effect,
+            spending=spending,
+            answers=answers,
             record=claimed.id,
             fence=claimed.fence,
             generation=claimed.generation,

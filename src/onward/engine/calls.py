@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from onward.codec import loads, plain_key
 from onward.engine.attempt import Attempt
+from onward.engine.desk import CallDesk
 from onward.engine.effect_calls import EffectCalls
 from onward.engine.forks import end_if_forked
 from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Prepared, Raised, Returned, Stale
@@ -23,6 +26,9 @@ from onward.errors import Done, OnwardError, StaleCheckpoint
 from onward.job.plan import CallPlan, Plan, StepPlan
 from onward.model import Kind
 from onward.policy.failures import Classified, classify, opinion
+from onward.ports.models import CURRENT
+
+ASKED_BY = "onward.llm.model"
 
 
 class Caller(Protocol):
@@ -53,7 +59,8 @@ class Context:
 class LocalCaller:
     """Calls in this process: async steps on the event loop, sync ones in threads.
 
-    `value_of` gives the record's input as JSON text; `has_succeeded` whether a step has for another record.
+    `value_of` gives the record's input as JSON text; `has_succeeded` whether a step has for another record; `desk`:
+    where a call that asks models finds the run's limits and budgets.
     """
 
     def __init__(
@@ -64,6 +71,7 @@ class LocalCaller:
         instance: str,
         value_of: Callable[[Attempt], str],
         has_succeeded: Callable[[str], bool],
+        desk: Callable[[Attempt], CallDesk] | None = None,
     ):
         self.threads = Threads(asyncio.get_running_loop())
         self._plan = plan
@@ -72,6 +80,7 @@ class LocalCaller:
         self._instance = instance
         self._value_of = value_of
         self._has_succeeded = has_succeeded
+        self._desk = desk if ASKED_BY in sys.modules else None  # a job that has not loaded it asks no model
         self._process = os.getpid()
         self._wants_context = {step.name for step in plan.steps if _asks_for(step, "context")}
         self._effects = EffectCalls(self._made, value_of, self.raised)
@@ -114,7 +123,8 @@ class LocalCaller:
         if not what.is_async:
             return await self.threads.call(what.function, first, others, to_the_end=attempt.sending)
         try:
-            output = await what.function(*first, **others)
+            with nullcontext() if self._desk is None else _at(self._desk(attempt)):
+                output = await what.function(*first, **others)
         except BaseException as error:
             end_if_forked(self._process, error)
             raise
@@ -142,6 +152,17 @@ class LocalCaller:
             logging.getLogger("onward.step"), {"key": plain_key(key), "step": attempt.step.name, "run": self._run}
         )
         return Context(loads(key), attempt.attempts, self._run, self._instance, logger)
+
+
+@contextmanager
+def _at(desk: CallDesk) -> Iterator[None]:
+    """What the call asks of models goes through the desk."""
+    token = CURRENT.set(desk)
+    try:
+        yield
+    finally:
+        CURRENT.reset(token)
+        desk.close()
 
 
 def _asks_for(step: StepPlan, origin: str) -> bool:

@@ -46,35 +46,43 @@ def place_of(plan: Plan) -> Callable[[SourceRecord], None] | None:
 class Ceiling:
     """Room for calls in progress, and a rate at which they may begin."""
 
-    __slots__ = ("bucket", "most", "room")
+    __slots__ = ("_most", "bucket", "taken")
 
     def __init__(self, concurrency: int | None, per_minute: float | None = None):
-        self.most = concurrency
-        self.room = concurrency
+        self._most = concurrency
+        self.taken = 0
         self.bucket = None if per_minute is None else Bucket(per_minute)
 
     @classmethod
     def of(cls, limit: Limit | None) -> Ceiling | None:
         return None if limit is None else cls(limit.concurrency, limit.per_minute)
 
+    @property
+    def most(self) -> int | None:
+        """How many calls may be in progress."""
+        return self._most
+
+    @property
+    def room(self) -> int | None:
+        """For how many more calls there is room; None: for any number."""
+        return None if self.most is None else max(self.most - self.taken, 0)
+
     def is_free(self, now: float) -> bool:
-        return (self.room is None or self.room > 0) and (self.bucket is None or self.bucket.available(now) > 0)
+        return self.room != 0 and (self.bucket is None or self.bucket.available(now) > 0)
 
     def free_at(self, now: float) -> float | None:
         """When the rate allows another call; None where something else does not."""
-        if self.bucket is None or (self.room is not None and self.room <= 0):
+        if self.bucket is None or self.room == 0:
             return None
         return self.bucket.next_at(now)
 
-    def take(self) -> None:
-        if self.room is not None:
-            self.room -= 1
+    def take(self, now: float) -> None:
+        self.taken += 1
         if self.bucket is not None:
             self.bucket.take()
 
     def give_back(self) -> None:
-        if self.room is not None:
-            self.room += 1
+        self.taken -= 1
 
     @property
     def ahead(self) -> int:
@@ -206,11 +214,13 @@ class Gates:
         return min(want, max(rooms, default=want))
 
     def _own_gate(self, step: StepPlan) -> Gate:
-        if step.limit is not None and id(step.limit) in self._limits:
-            return self._limits[id(step.limit)]
-        gate = Gate(gate_key("", step.name), f"step {step.name}", None, None, None)
-        if step.limit is not None:
-            self._limits[id(step.limit)] = gate
+        shared = step.limit or (step.models[0] if step.models else None)
+        if shared is not None and id(shared) in self._limits:
+            return self._limits[id(shared)]
+        title = step.models[0].title if step.models and step.limit is None else f"step {step.name}"
+        gate = Gate(gate_key("", step.name), title, None, None, None)
+        if shared is not None:
+            self._limits[id(shared)] = gate
         self.by_key[gate.key] = gate
         return gate
 

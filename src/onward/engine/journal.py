@@ -17,9 +17,9 @@ from concurrent.futures import Future, InvalidStateError
 from typing import Any, Protocol, TypeVar
 
 from onward.errors import LeaseLost, OnwardError
-from onward.model import Fact, FeedBlock, FeedOutcome
+from onward.model import Fact, FeedBlock, FeedOutcome, Spending
 from onward.ports.clock import Clock
-from onward.ports.work import Batch, ClaimWish, Outcome, WorkStore
+from onward.ports.work import Batch, ClaimWish, Outcome, Reservation, Reserved, WorkStore
 
 T = TypeVar("T")
 
@@ -62,6 +62,8 @@ class Journal:
         self._facts: deque[Fact] = deque()
         self._wishes: deque[ClaimWish] = deque()
         self._blocks: deque[tuple[FeedBlock, Future[FeedOutcome]]] = deque()
+        self._spending: deque[Spending] = deque()
+        self._reservations: deque[tuple[Reservation, Future[Reserved]]] = deque()
         self._questions: deque[tuple[Callable[[WorkStore], Any], Future[Any]]] = deque()
         self._wake = threading.Event()
         self._closing = False
@@ -104,6 +106,18 @@ class Journal:
             self._fail_waiting(self._error)
         return future
 
+    def spent(self, spending: Spending) -> None:
+        """Hand over what a call came to that nobody states a fact of; it is counted at the next flush."""
+        self._spending.append(spending)
+
+    def reserve(self, reservation: Reservation) -> Future[Reserved]:
+        """Have money set aside at the next flush; the future ends once that is durable, or refused."""
+        future: Future[Reserved] = Future()
+        self._reservations.append((reservation, future))
+        if self._error is not None:
+            self._fail_waiting(self._error)
+        return future
+
     def ask(self, question: Callable[[WorkStore], T]) -> Future[T]:
         """Have another verb of the store called in the journal's thread."""
         future: Future[T] = Future()
@@ -140,7 +154,7 @@ class Journal:
                 if time.monotonic() - renewed >= self._renew_every:
                     renewed = time.monotonic()
                     self._renew()
-                if closing and not (self._facts or self._blocks or self._questions):
+                if closing and not (self._facts or self._blocks or self._questions or self._spending):
                     break
             self._error = OnwardError("the run has ended")
             self._fail_waiting(self._error)
@@ -152,21 +166,26 @@ class Journal:
             self._reader.broken(error)
 
     def _commit_waiting(self) -> None:
-        while self._facts or self._wishes or self._blocks:
+        while self._facts or self._wishes or self._blocks or self._spending or self._reservations:
             batch = Batch(facts=self._take_facts())
             # Taken one by one: the loop's thread goes on appending.
             batch.wishes = [self._wishes.popleft() for _ in range(len(self._wishes))]
+            batch.spending = [self._spending.popleft() for _ in range(len(self._spending))]
+            reserving = [self._reservations.popleft() for _ in range(len(self._reservations))]
+            batch.reservations = [reservation for reservation, _ in reserving]
             feeding = [self._blocks.popleft() for _ in range(len(self._blocks))]
             batch.blocks = [block for block, _ in feeding]
             try:
                 outcome = self._store.write(self.run, batch)
             except BaseException as error:
-                for _, future in feeding:
-                    _refuse(future, error)
+                for _, waiting in (*feeding, *reserving):
+                    _refuse(waiting, error)
                 raise
             self._reader.committed(batch.facts, outcome)
             for (_, future), fed in zip(feeding, outcome.fed, strict=True):
                 _give(future, fed)
+            for (_, asked), reserved in zip(reserving, outcome.reserved, strict=True):
+                _give(asked, reserved)
             was_cut = bool(self._facts) and sum(map(size_of, batch.facts)) >= LARGE_BATCH
             if len(self._facts) < FLUSH_AT and not self._wake.is_set() and not was_cut:
                 return
@@ -205,7 +224,7 @@ class Journal:
             self.log_warning(size)
 
     def _fail_waiting(self, error: BaseException) -> None:
-        for waiting in (self._blocks, self._questions):
+        for waiting in (self._blocks, self._questions, self._reservations):
             with contextlib.suppress(IndexError):  # whoever hands something over now empties it, too
                 while waiting:
                     _refuse(waiting.popleft()[1], error)

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onward.engine.attempt import Attempt
 from onward.engine.calls import LocalCaller, OwnCalls
 from onward.engine.children import Assignment, Processes
+from onward.engine.desk import CallDesk
 from onward.engine.events import Events, Listener
 from onward.engine.feed import Feed
 from onward.engine.gates import place_of
@@ -28,6 +29,7 @@ from onward.engine.worker import Worker
 from onward.errors import OnwardError, OutOfMemory, is_out_of_memory
 from onward.job.instance import Binding
 from onward.job.job import Job
+from onward.job.models import Cap
 from onward.job.plan import Plan
 from onward.model import Counts, RunResult, State
 from onward.policy.endings import (
@@ -51,7 +53,7 @@ JOURNAL_ENDS_WITHIN = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a job is run. Times in seconds.
+    """How a job is run. Times in seconds; `budget` in US dollars, for the job's only model that has one.
 
     `listeners`: (listener, whether it wants every record's events); they are called from several threads.
     `waits` hears in words that another program holds the store. `before_exit` is called before a second signal ends
@@ -64,6 +66,7 @@ class Options:
 
     store: str | None = None
     concurrency: int | None = None
+    budget: float | None = None
     bounds: Bounds = field(default_factory=Bounds)
     wait: float = 60.0
     source_changed: bool = False
@@ -113,6 +116,7 @@ class Session:
         begun: RunBegun,
         place: str,
         clock: Clock,
+        caps: Mapping[str, Cap] | None = None,
     ):
         self._job, self._binding, self._options, self._plan = job, binding, options, plan
         self._store, self._begun, self._place = store, begun, place
@@ -125,7 +129,7 @@ class Session:
         self._resources = Resources(plan, binding.params)
         inputs = Inputs(source, plan)
         self._local = LocalCaller(
-            plan, self._resources, begun.run, binding.instance, inputs.value_of, self._tally.has_succeeded
+            plan, self._resources, begun.run, binding.instance, inputs.value_of, self._tally.has_succeeded, self._desk_of
         )
         assignment = _assignment(job, binding, plan, begun.run)
         self._processes = Processes(assignment, inputs.value_of)
@@ -141,6 +145,7 @@ class Session:
             value_of=inputs.value_of,
             patient=options.patient,
         )
+        self._worker.budgets.caps = caps or {}
         self._journal = Journal(store, begun.run, clock, self._worker, store.lease / 4)
         self._worker.journal = self._journal
         self._worker.share.left = options.bounds.limit
@@ -164,6 +169,9 @@ class Session:
         )
         self._loop = asyncio.get_running_loop()
         self._disturbed = False
+
+    def _desk_of(self, attempt: Attempt) -> CallDesk:
+        return CallDesk(self._worker.budgets, attempt)
 
     def _make_feed(self, source: Source) -> Feed:
         plan, run = self._plan, self._begun.run

@@ -14,6 +14,7 @@ from onward.engine.admission import Admission
 from onward.engine.attempt import Attempt
 from onward.engine.calls import Caller, OwnCalls
 from onward.engine.causes import Causes
+from onward.engine.desk import Budgets
 from onward.engine.effects import Effects
 from onward.engine.events import Events
 from onward.engine.journal import Journal, size_of
@@ -78,7 +79,7 @@ class Worker:
         self.on_left: Callable[[Attempt, Fact], None] = lambda attempt, fact: None
         self.journal: Journal | None = None
         self.slots = Slots(concurrency, self._perform, self._given_up, self.fault)
-        self.admission = Admission(plan, self._begin, self._put_back, self._freed, value_of, patient)
+        self.admission = Admission(plan, self._begin, self._put_back, self._freed, value_of, patient, concurrency)
         self.causes = Causes(
             self.admission,
             Outages(self._calls_to_come, plan.outage_limit, patient),
@@ -87,6 +88,9 @@ class Worker:
         )
         self.tally = tally
         self.plan = plan
+        self.budgets = Budgets(
+            {}, self._own_journal, lambda: self._plan_flush(not self.slots.ready), self.admission.heard_rates
+        )
         self._caller = caller
         self._processes = processes
         self._events = events
@@ -122,6 +126,10 @@ class Worker:
             self.error = error
         self.changed.set()
 
+    def _own_journal(self) -> Journal:
+        assert self.journal is not None
+        return self.journal
+
     # Commits.
 
     def _deliver(self) -> None:
@@ -136,6 +144,8 @@ class Worker:
             self._waiting -= len(facts)
             self._waiting_size -= sum(map(size_of, facts))
             for fact in facts:
+                for spending in fact.spending or ():
+                    self.budgets.committed(spending)
                 hold = fact.record, fact.fence
                 attempt = self.held[hold]
                 if hold in outcome.lost:
@@ -388,6 +398,8 @@ class Worker:
     def _end(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
         """State what came of a call; None: it was cut because the run stops."""
         self.causes.heard(attempt, outcome)
+        if attempt.passed:
+            self.admission.heard(attempt, isinstance(outcome, Raised) and outcome.failure.throttled)
         if attempt.phase != "step":
             if not isinstance(outcome, Stale | Died):
                 self._effect_ended(attempt, outcome)

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 from onward.codec import loads
 from onward.errors import DeclarationError, StepOutcome
 from onward.job.groups import Limit
+from onward.job.models import ModelTraits
 from onward.model import Retry
 from onward.policy.effects import Traits
 from onward.policy.hours import Hours
@@ -127,7 +128,7 @@ class StepPlan:
 
     `encode` turns the returned value into JSON text; raises OutputError. `decode` turns that into the value that a
     later step is given, where its parameter has no annotation of its own. `version` is its fingerprint. `effect`: None
-    for a pure step.
+    for a pure step. `models`: those that its code names.
     """
 
     index: int
@@ -147,6 +148,7 @@ class StepPlan:
     limit: Limit | None = None
     group: GroupPlan | None = None
     decode: Callable[[str], Any] = loads
+    models: tuple[ModelTraits, ...] = ()
 
 
 class ResourcePlan(NamedTuple):
@@ -188,3 +190,8 @@ class Plan:
     def groups(self) -> tuple[str, ...]:
         """The names of its groups."""
         return tuple(dict.fromkeys(step.group.name for step in self.steps if step.group is not None))
+
+    @property
+    def models(self) -> tuple[ModelTraits, ...]:
+        """The models that its steps name, each once."""
+        return tuple({id(model): model for step in self.steps for model in step.models}.values())

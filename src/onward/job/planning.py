@@ -14,11 +14,12 @@ from onward.job.coding import encoder, output_decoder, record_decoder
 from onward.job.effects import Effect, check_payload, key_values
 from onward.job.fields import field_of
 from onward.job.groups import NO_VALUE, Group, Limit, value_text
+from onward.job.models import models_among
 from onward.job.plan import Argument, CallPlan, EffectPlan, GroupPlan, StepPlan
 from onward.job.signature import Slot
 from onward.job.steps import Step
 from onward.job.values import PLAIN, Shape
-from onward.job.versions import step_version, used_params
+from onward.job.versions import StepCode, step_code, used_params
 
 
 def plan_steps(
@@ -53,10 +54,11 @@ class _Planner:
         options = step.options
         output = self._shape(step, step.returns(), "its return annotation")
         self._outputs[step.name] = output
+        code = self._code(step, output)
         return StepPlan(
             index=index,
             name=step.name,
-            version=self._version(step, output),
+            version=code.version,
             function=step.function,
             is_async=inspect.iscoroutinefunction(step.function),
             retry=options.retry,
@@ -71,6 +73,7 @@ class _Planner:
             limit=options.limit,
             group=self._grouped(step.name, options.group or self._group),
             decode=output_decoder(output, step.name),
+            models=models_among(code.described),
         )
 
     def _grouped(self, step: str, group: Group | None) -> GroupPlan | None:
@@ -154,12 +157,11 @@ class _Planner:
         except NameError as error:
             raise DeclarationError(f"{step!r}: {what} uses a name that is not defined: {error.name}") from error
 
-    def _version(self, step: Step[..., Any], output: Shape) -> str:
-        if step.options.version is not None:
-            return str(step.options.version)
-        if self._params is None and (missing := used_params(step.options.uses)):
+    def _code(self, step: Step[..., Any], output: Shape) -> StepCode:
+        given = step.options.version
+        if given is None and self._params is None and (missing := used_params(step.options.uses)):
             raise UsageError(f"the version of step '{step.name}' depends on params ({', '.join(missing)}): give them")
-        return step_version(
+        return step_code(
             step.function,
             step.source,
             plain=step.plain_parameters,
@@ -167,6 +169,7 @@ class _Planner:
             uses=(*step.options.uses, *_payload_code(step)),
             param=lambda name: getattr(self._params, name, None),
             ignored=self._ignored,
+            version=given,
         )
 
 

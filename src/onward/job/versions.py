@@ -14,11 +14,12 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 from onward.errors import DeclarationError
 from onward.job.annotations import closure
 from onward.job.canonical import canonical, stable_repr
+from onward.job.models import Described, described_in
 from onward.job.place import in_notebook
 from onward.job.syntax import Scope, SourceFile, names_used, source_file, tokens
 
@@ -39,7 +40,14 @@ def fingerprint(parts: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
-def step_version(
+class StepCode(NamedTuple):
+    """A step's fingerprint, and what its code names that describes itself: models and prompts."""
+
+    version: str
+    described: tuple[Described, ...]
+
+
+def step_code(
     function: Callable[..., Any],
     file: SourceFile | None,
     *,
@@ -48,17 +56,21 @@ def step_version(
     uses: Sequence[Any],
     param: Callable[[str], Any],
     ignored: tuple[type, ...],
-) -> str:
-    """The fingerprint of a step whose source was `file` when it was declared.
+    version: str | int | None = None,
+) -> StepCode:
+    """What is known of a step whose source was `file` when it was declared.
 
     `plain`: parameters whose annotations change nothing. `param` gives a param's value by name. Module variables
-    whose value is one of the `ignored` types (the job itself) do not count.
+    whose value is one of the `ignored` types (the job itself) do not count. `version` stands instead of all else.
     """
-    parts = Code(function, ignored, file).parts(plain)
-    if schema is not None:
-        parts.append(f"schema {canonical(schema)}")
-    parts.extend(_use(use, param, ignored) for use in uses)
-    return fingerprint(parts)
+    code = Code(function, ignored, file)
+    parts = code.parts(plain)
+    if version is None:
+        if schema is not None:
+            parts.append(f"schema {canonical(schema)}")
+        parts.extend(_use(use, param, ignored) for use in uses)
+    described = [*code.described, *(one for use in uses for one in described_in(use))]
+    return StepCode(fingerprint(parts) if version is None else str(version), tuple(described))
 
 
 def used_params(uses: Sequence[Any]) -> list[str]:
@@ -75,6 +87,8 @@ def check_uses(uses: Sequence[Any]) -> None:
 def _use(use: Any, param: Callable[[str], Any], ignored: tuple[type, ...]) -> str:
     if isinstance(use, str) and use.startswith(_PARAMS):
         return f"param {use} {_value(param(use.removeprefix(_PARAMS)))}"
+    if found := described_in(use):
+        return " ".join(["value", *(one.described() for one in found)])
     inner = _unwrapped(use)
     if inspect.isfunction(inner) or inspect.isclass(inner):
         return "\n".join(["code", *Code(inner, ignored).parts(NO_NAMES)])
@@ -99,6 +113,7 @@ class Code:
         self._ignored = ignored
         self._file = file
         self._told: dict[str, str] = {}
+        self.described: list[Described] = []
 
     def parts(self, plain: frozenset[str]) -> list[str]:
         """Its own text, then what it names in the order of names: moving a helper changes nothing."""
@@ -131,7 +146,9 @@ class Code:
     def _follow(self, names: set[str], file: SourceFile, scopes: tuple[Scope, ...], module: _Module) -> None:
         for name in sorted(names - self._told.keys()):
             statements, inner = file.bindings(name, scopes)
-            if not statements:
+            if found := described_in(module.get(name)):
+                self._tell_described(name, found)
+            elif not statements:
                 if in_notebook(module) and name in module:
                     self._tell_value(name, module[name])
             elif not isinstance(module.get(name), self._ignored):
@@ -143,6 +160,9 @@ class Code:
         """A variable known by its value: a plain one as it is, a function or class of the same module by its text."""
         if name in self._told or isinstance(value, self._ignored):
             return
+        if found := described_in(value):
+            self._tell_described(name, found)
+            return
         said = canonical(value)
         inner = _unwrapped(value)
         if said is not None:
@@ -150,6 +170,10 @@ class Code:
         elif _is_code(inner) and inner.__module__ == self._origin.__module__:
             self._told[name] = ""  # it may name itself
             self._told[name] = self._object(inner)
+
+    def _tell_described(self, name: str, found: list[Described]) -> None:
+        self._told[name] = " ".join(one.described() for one in found)
+        self.described.extend(found)
 
     def _without_source(self, value: Any, module: _Module) -> str:
         if not inspect.isfunction(value):

@@ -10,6 +10,7 @@ from typing import Any
 from onward.codec import loads
 from onward.errors import UsageError
 from onward.model import Kind, Result, State
+from onward.operate.costs import cost, spent
 from onward.policy.versions import ResultVersions, first_stale
 from onward.ports.desk import Desk, ExportWish
 from onward.ports.facts import EntryFacts, GenerationFacts, InFlight, InstanceFacts, RecordFacts, RunFacts, Waiting
@@ -79,6 +80,8 @@ def status(desk: Desk, subject: Subject) -> dict[str, Any]:
         "unfinished_older": standing.older.records,
         "unfinished_older_versions": {step: dict(versions) for step, versions in standing.older.steps.items()},
         "skipped": counts.skipped,
+        "cost": cost(counts.spent.values()),
+        "models": [spent(one) for one in counts.spent.values()],
         "steps": [
             {"name": step, "version": version, "succeeded": counts.steps.get(step, 0)}
             for step, version in subject.today.items()

@@ -11,7 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from onward.codec import loads
-from onward.errors import Fatal, Invalid, MisfitRecord, OutputError, Rejected, StepOutcome, Transient
+from onward.errors import (
+    Fatal,
+    Invalid,
+    MisfitRecord,
+    OutputError,
+    Rejected,
+    StepOutcome,
+    Transient,
+    UnusableAnswer,
+)
 from onward.model import Kind
 from onward.policy.masking import masked
 from onward.policy.pace import LONGEST_WAIT
@@ -88,7 +97,7 @@ FATAL_CODES = frozenset({"insufficient_quota", "model_not_found", "invalid_api_k
 class Classified:
     """What an exception means. `throttled`: the far side asked for fewer calls, which costs no attempt. `status`: of
     the HTTP response, where there was one. `not_applied`: an effect that ended like this is known not to have been
-    applied; without it, it may have been."""
+    applied; without it, it may have been. `received`: what a model had answered."""
 
     kind: Kind
     error_type: str
@@ -97,6 +106,7 @@ class Classified:
     throttled: bool = False
     status: int | None = None
     not_applied: bool = False
+    received: str | None = None
 
     def among(self, step_has_succeeded: bool) -> Classified:
         """The same as it is seen by who knows whether the step has succeeded for another record."""
@@ -155,6 +165,7 @@ def _classify_one(meaning: BaseException, error: BaseException, now: float, step
         throttled=status == 429 and kind is Kind.TRANSIENT,
         not_applied=_is_not_applied(meaning, status),
         status=None if _code(meaning) in FATAL_CODES else status,
+        received=meaning.received if isinstance(meaning, UnusableAnswer) else None,
     )
 
 

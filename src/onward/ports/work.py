@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from onward.model import Claimed, Counts, Fact, FeedBlock, FeedOutcome, Met, ResultGroup, StepVersion
+from onward.model import Claimed, Counts, Fact, FeedBlock, FeedOutcome, Met, ResultGroup, Spending, StepVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +109,36 @@ class ClaimWish:
     gates: GateWish | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """The most that one request to a model can cost, to be set aside if its caps leave room for it (None: no cap)."""
+
+    model: str
+    picodollars: int
+    tokens: int
+    most_picodollars: int | None
+    most_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """Whether it was set aside, and what the instance has spent on the model, without what is set aside."""
+
+    granted: bool
+    picodollars: int
+    tokens: int
+
+
 @dataclass(slots=True)
 class Batch:
-    """Everything that is to become durable in one commit. Each record's change is atomic; the batch need not be."""
+    """Everything that is to become durable in one commit. Each record's change is atomic; the batch need not be.
+    `spending` belongs to calls that nobody states a fact of any more."""
 
     facts: list[Fact] = field(default_factory=list)
     blocks: list[FeedBlock] = field(default_factory=list)
     wishes: list[ClaimWish] = field(default_factory=list)
+    spending: list[Spending] = field(default_factory=list)
+    reservations: list[Reservation] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -129,6 +152,7 @@ class Outcome:
     met: dict[tuple[int, int], Met] = field(default_factory=dict)
     claimed: list[list[Claimed]] = field(default_factory=list)
     fed: list[FeedOutcome] = field(default_factory=list)
+    reserved: list[Reserved] = field(default_factory=list)
     next_due: float | None = None
 
 
@@ -199,6 +223,9 @@ class WorkStore(Protocol):
     def note_gates(self, run: int, standings: Sequence[GateStanding], told: Sequence[tuple[str, str]]) -> None:
         """Say which gates are shut for this run, instead of what it said before; `told`: (event, reason) for the
         history."""
+
+    def shared_answer(self, run: int, fingerprint: str) -> str | None:
+        """The answer to a request that the run's instance has had before."""
 
     def older_outputs(self, instance: int, today: Mapping[str, str]) -> OlderOutputs:
         """What unfinished records go on from though today's steps (versions by step) would make it anew. It costs

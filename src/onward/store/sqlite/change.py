@@ -13,7 +13,8 @@ from onward.model import State
 from onward.ports.clock import Clock
 from onward.store.sqlite import statements
 
-SQL = {**statements.load("work.sql"), **statements.load("ledger.sql"), **statements.load("gates.sql")}
+_FILES = ("work.sql", "ledger.sql", "gates.sql", "spending.sql")
+SQL = {name: sql for file in _FILES for name, sql in statements.load(file).items()}
 Rows = list[Any] | dict[Any, Any]
 
 

@@ -119,6 +119,7 @@ def _write_reasons(change: Change, facts: Sequence[Fact], met: Holds) -> None:
                     failure.error_type,
                     message,
                     failure.attempts,
+                    None if failure.received is None else orjson.dumps(storable(failure.received)).decode(),
                 ]
             )
         event, reason = _told(fact, met)

@@ -8,12 +8,14 @@ from collections.abc import Mapping
 import apsw
 import orjson
 
-from onward.model import Counts, ResultGroup, State
+from onward.model import Counts, ResultGroup, Spent, State
 from onward.policy.versions import ResultVersions
 from onward.ports.work import OlderOutputs
 from onward.store.sqlite import statements
+from onward.store.sqlite.spending import COUNTED
 
 SQL = statements.load("reading.sql")
+_SPENT = {f"spent {name}": name for name in COUNTED} | {"lost picodollars": "picodollars"}
 
 
 def read_counts(connection: apsw.Connection, instance: int) -> Counts:
@@ -36,6 +38,9 @@ def read_counts(connection: apsw.Connection, instance: int) -> Counts:
             elif what == "failure" and n:
                 step, kind = orjson.loads(name)
                 counts.failures[step, kind] = n
+            elif what in _SPENT and n:
+                spent, counted = counts.spent.setdefault(name, Spent(name)), _SPENT[what]
+                setattr(spent, counted, getattr(spent, counted) + n)
         for hold, n in connection.execute(sql["count_held"], {"instance": instance}):
             counts.held[hold] = n
     counts.total = sum(states.values())

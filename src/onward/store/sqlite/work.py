@@ -17,7 +17,7 @@ from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
 from onward.ports.clock import Clock
 from onward.ports.work import Batch, DeadRun, FeedState, GateStanding, OlderOutputs, Outcome, Pause, RunBegun, RunStart
-from onward.store.sqlite import chain, claims, connection, facts, feeding, gates, ledger, names, waits
+from onward.store.sqlite import chain, claims, connection, facts, feeding, gates, ledger, names, spending, waits
 from onward.store.sqlite.change import Change, storable
 from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.reading import read_counts, read_older_outputs, read_result_versions
@@ -92,6 +92,9 @@ class SqliteWorkStore:
         with self._change_by(run) as change:
             if batch.facts:
                 outcome.lost, outcome.met = facts.apply(change, batch.facts, self._lineages, self._living)
+            spending.settle(change, batch.facts, batch.spending)
+            for reservation in batch.reservations:
+                outcome.reserved.append(spending.reserve(change, reservation))
             for block in batch.blocks:
                 outcome.fed.append(feeding.apply(change, block, self._store_inputs))
             if batch.wishes:
@@ -138,6 +141,7 @@ class SqliteWorkStore:
             told = storable(f"{reason}: {detail}" if detail else reason)
             if change.execute("end_run", exit_code=exit_code, reason=told) == 1:
                 self._held_by(change, run, death=0)
+                spending.bury(change, run)
                 change.execute("give_back", to_suspect=DEATHS_TO_SUSPECT)
                 head = chain.end(change, run, reason, {"exit_code": exit_code})
                 if run in change.array("given_up_calls"):
@@ -178,6 +182,11 @@ class SqliteWorkStore:
     def note_gates(self, run: int, standings: Sequence[GateStanding], told: Sequence[tuple[str, str]]) -> None:
         with self._change_by(run) as change:
             gates.note(change, standings, told)
+
+    def shared_answer(self, run: int, fingerprint: str) -> str | None:
+        with self._change_by(run) as change:
+            found = change.one("find_answer", fingerprint=fingerprint)
+            return None if found is None else str(found)
 
     def older_outputs(self, instance: int, today: Mapping[str, str]) -> OlderOutputs:
         return read_older_outputs(self._connection, instance, today)
@@ -303,6 +312,7 @@ class SqliteWorkStore:
             death = int(told is None)
             ended = "died" if death else f"stopped: {told}"
             change.execute("end_run", run=other, exit_code=None, reason=ended)
+            spending.bury(change, other)
             reason = "the run that held it died" if death else "the run that held it was told to stop"
             put_back, started, suspects = self._held_by(change, other, death)
             chain.tell(change, change.stream("held_by_dead", run=other, reason=reason), run=other)

@@ -170,8 +170,8 @@ INSERT INTO checkpoints (record, generation, step, version, output, run, at)
 SELECT CAST(key AS INTEGER), :generation, :step, :version, value, :run, :now FROM json_each(:rows)
 
 -- name: insert_failures
-INSERT OR REPLACE INTO failures (record, step, version, kind, error_type, message, attempts, run, at)
-SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, :run, :now
+INSERT OR REPLACE INTO failures (record, step, version, kind, error_type, message, attempts, received, run, at)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, :run, :now
 FROM json_each(:rows)
 
 -- name: insert_history

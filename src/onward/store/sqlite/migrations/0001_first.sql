@@ -135,8 +135,61 @@ CREATE TABLE failures (
     message    TEXT NOT NULL,
     attempts   INTEGER NOT NULL,
     run        INTEGER,
-    at         REAL NOT NULL
+    at         REAL NOT NULL,
+    received   TEXT -- what a model had answered, as JSON text
 );
+
+-- What the requests of one record's step to a model came to, with those of attempts that failed.
+CREATE TABLE usage (
+    record        INTEGER NOT NULL,
+    generation    INTEGER NOT NULL,
+    step          TEXT NOT NULL,
+    model         TEXT NOT NULL,
+    version       TEXT NOT NULL,
+    requests      INTEGER NOT NULL,
+    tokens_in     INTEGER NOT NULL,
+    tokens_out    INTEGER NOT NULL,
+    cached_tokens INTEGER NOT NULL,
+    picodollars   INTEGER NOT NULL,
+    unpriced      INTEGER NOT NULL,
+    uncounted     INTEGER NOT NULL,
+    lost          INTEGER NOT NULL,
+    repairs       INTEGER NOT NULL,
+    seconds       REAL NOT NULL,
+    PRIMARY KEY (record, generation, step, model)
+) WITHOUT ROWID;
+
+-- What the checkpoints of a step cost, as running sums of the powers of microdollars.
+CREATE TABLE costs (
+    instance INTEGER NOT NULL,
+    step     TEXT NOT NULL,
+    version  TEXT NOT NULL,
+    n        INTEGER NOT NULL,
+    first    REAL NOT NULL,
+    second   REAL NOT NULL,
+    third    REAL NOT NULL,
+    PRIMARY KEY (instance, step, version)
+) WITHOUT ROWID;
+
+-- What a run has set aside for requests that are under way: where it dies, that counts as spent.
+CREATE TABLE reserved (
+    run         INTEGER NOT NULL,
+    model       TEXT NOT NULL,
+    instance    INTEGER NOT NULL,
+    requests    INTEGER NOT NULL,
+    picodollars INTEGER NOT NULL,
+    tokens      INTEGER NOT NULL,
+    PRIMARY KEY (run, model)
+) WITHOUT ROWID;
+CREATE INDEX reserved_by_instance ON reserved (instance, model);
+
+-- Answers that other records with the same request may take.
+CREATE TABLE answers (
+    instance    INTEGER NOT NULL,
+    fingerprint TEXT NOT NULL,
+    text        TEXT NOT NULL,
+    PRIMARY KEY (instance, fingerprint)
+) WITHOUT ROWID;
 
 -- The ledger: one row an obligation, in all jobs and instances. `record` answers for it. The key is text that the far
 -- side has seen. Steady times are comparable within one boot only.

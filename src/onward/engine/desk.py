@@ -1,0 +1,144 @@
+"""Models and money in a run: what calls of steps may spend, and what they tell of it. See `ports.models.ModelDesk`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+
+from onward.engine.attempt import Attempt
+from onward.engine.journal import Journal
+from onward.errors import BudgetReached
+from onward.job.models import PICO, Cap
+from onward.model import Spending, Spent
+from onward.policy.rates import Rates
+from onward.ports.work import Reservation, Reserved
+
+Make = Callable[[], Awaitable[str]]
+
+
+class Budgets:
+    """The caps of a run's models. `flush` has what was asked for committed soon, `heard` is told of providers' limits."""
+
+    def __init__(
+        self,
+        caps: Mapping[str, Cap],
+        journal: Callable[[], Journal],
+        flush: Callable[[], None],
+        heard: Callable[[Attempt, str, Rates], None],
+    ):
+        self.heard = heard
+        self.caps = caps
+        self.shared = 0
+        self._journal = journal
+        self._flush = flush
+        self._under_way: Counter[str] = Counter()
+        self._settled = asyncio.Event()
+        self._making: dict[str, asyncio.Future[str | None]] = {}
+
+    async def reserve(self, model: str, most: Spent) -> bool:
+        """Set aside the most that a request can cost; wait for others' ends where it may fit then. False: no cap.
+
+        Raises BudgetReached.
+        """
+        cap = self.caps.get(model)
+        if cap is None:
+            return False
+        tokens = most.tokens_in + most.tokens_out
+        while True:
+            settled = self._settled
+            asked = Reservation(model, most.picodollars, tokens, cap.picodollars, cap.tokens)
+            reserving = asyncio.wrap_future(self._journal().reserve(asked))
+            self._flush()
+            answer = await asyncio.shield(reserving)
+            if answer.granted:
+                self._under_way[model] += 1
+                return True
+            if not self._under_way[model]:
+                raise BudgetReached(_reached(model, cap, answer, most, tokens))
+            await settled.wait()
+
+    def committed(self, spending: Spending) -> None:
+        """What a request came to has become durable: what was set aside for it is free again."""
+        if spending.freed_picodollars or spending.freed_tokens:
+            self._under_way[spending.spent.model] -= 1
+            self._settled.set()
+            self._settled = asyncio.Event()
+
+    def loose(self, spending: Spending) -> None:
+        """A request has ended after its call had."""
+        self._journal().spent(spending)
+        self.committed(spending)
+        self._flush()
+
+    async def known(self, fingerprint: str) -> str | None:
+        run = self._journal().run
+        return await asyncio.wrap_future(self._journal().ask(lambda store: store.shared_answer(run, fingerprint)))
+
+    async def answer(self, fingerprint: str, make: Make, keep: Callable[[str], None]) -> str:
+        """An answer that is made once: by the first who asks, and by another where that one fails."""
+        while (making := self._making.get(fingerprint)) is not None:
+            if (text := await asyncio.shield(making)) is not None:
+                self.shared += 1
+                return text
+        future = self._making[fingerprint] = asyncio.get_running_loop().create_future()
+        made: str | None = None
+        try:
+            made = await self.known(fingerprint)
+            if made is not None:
+                self.shared += 1
+                return made
+            made = await make()
+            keep(made)
+            return made
+        finally:
+            del self._making[fingerprint]
+            future.set_result(made)
+
+
+class CallDesk:
+    """What one call may use. What it spends goes with the fact that its attempt states next."""
+
+    def __init__(self, budgets: Budgets, attempt: Attempt):
+        self._budgets = budgets
+        self._attempt = attempt
+        self._reserved: set[int] = set()
+        self._is_over = False
+
+    async def reserve(self, model: str, most: Spent) -> None:
+        if await self._budgets.reserve(model, most):
+            self._reserved.add(id(most))
+
+    def settle(self, spent: Spent, most: Spent) -> None:
+        spending = Spending(spent)
+        if id(most) in self._reserved:
+            self._reserved.discard(id(most))
+            spending.freed_picodollars, spending.freed_tokens = most.picodollars, most.tokens_in + most.tokens_out
+        if self._is_over:
+            self._budgets.loose(spending)
+        else:
+            self._attempt.spending.append(spending)
+
+    def heard(self, model: str, rates: Rates) -> None:
+        self._budgets.heard(self._attempt, model, rates)
+
+    async def shared(self, fingerprint: str, make: Make) -> str:
+        return await self._budgets.answer(
+            fingerprint, make, lambda text: self._attempt.answers.append((fingerprint, text))
+        )
+
+    def close(self) -> None:
+        """The call has ended: what comes of its requests from now on, nobody states."""
+        self._is_over = True
+
+
+def _reached(model: str, cap: Cap, answer: Reserved, most: Spent, tokens: int) -> str:
+    parts = []
+    if cap.picodollars is not None:
+        parts.append(
+            f"${cap.picodollars / PICO:,.2f} (${answer.picodollars / PICO:,.4f} is spent, one more request could cost "
+            f"${most.picodollars / PICO:,.4f})"
+        )
+    if cap.tokens is not None:
+        parts.append(f"{cap.tokens:,} tokens ({answer.tokens:,} are spent, one more request could take {tokens:,})")
+    return f"the budget of model {model} is used up: {' and '.join(parts)}; raise it, with --budget too, and run again"

@@ -1,0 +1,66 @@
+"""The ceiling of all calls that ask one model: requests and tokens a minute, and how many may be in progress, which
+adapts to how the provider answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onward.engine.gates import Ceiling
+from onward.job.models import ModelTraits
+from onward.model import Spent
+from onward.policy.adaptive import Adaptive
+from onward.policy.pace import Bucket
+from onward.policy.rates import Rates
+
+GUESS = 1000
+"""Tokens of a request, before any has told."""
+WEIGHT = 0.05
+
+
+class ModelCeiling(Ceiling):
+    """A call takes the tokens that requests have come to so far, and the difference once it has told its own."""
+
+    __slots__ = ("_adaptive", "_expected", "_may_learn", "_taken", "name", "tokens")
+
+    def __init__(self, model: ModelTraits, concurrency: int, patient: bool):
+        super().__init__(None, model.requests_per_minute if patient else None)
+        self.name = model.name
+        self.tokens = Bucket(model.tokens_per_minute) if model.tokens_per_minute and patient else None
+        self._adaptive = Adaptive(min(model.max_concurrency or concurrency, concurrency))
+        self._expected = float(GUESS)
+        self._may_learn = patient and model.requests_per_minute is None and model.tokens_per_minute is None
+
+    @property
+    def most(self) -> int:
+        return self._adaptive.limit
+
+    def is_free(self, now: float) -> bool:
+        return super().is_free(now) and (self.tokens is None or self.tokens.available(now) > 0)
+
+    def free_at(self, now: float) -> float | None:
+        by_requests = super().free_at(now) if self.bucket is not None else now
+        if self.room == 0 or by_requests is None:
+            return None
+        return by_requests if self.tokens is None else max(by_requests, self.tokens.next_at(now))
+
+    def take(self, now: float) -> None:
+        super().take(now)
+        if self.tokens is not None:
+            self.tokens.take(self._expected)
+
+    def heard(self, spent: Sequence[Spent], throttled: bool, now: float) -> None:
+        """A call has ended, with these requests."""
+        requests = sum(one.requests for one in spent)
+        tokens = sum(one.tokens_in + one.tokens_out for one in spent)
+        if self.bucket is not None and requests > 1:
+            self.bucket.take(requests - 1)
+        if self.tokens is not None:
+            self.tokens.take(tokens - self._expected)
+        if throttled:
+            self._adaptive.throttled(now)
+        elif requests:
+            self._expected += WEIGHT * (tokens - self._expected)
+            self._adaptive.answered(now, sum(one.seconds for one in spent) / requests)
+
+    def learn(self, rates: Rates) -> None:
+        """Limits that the job does not declare are those that the provider tells."""

@@ -1,0 +1,171 @@
+"""One question to a model: rendered, asked, judged, repaired once where its answer does not fit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+import openai
+
+from onward.codec import canonical_hash, dumps
+from onward.errors import BadResponse, Fatal, Rejected, Transient, UnusableAnswer
+from onward.job.values import Misfit
+from onward.llm import chat, responses
+from onward.llm.answers import Answer, Request, Turn
+from onward.llm.client import post
+from onward.llm.form import Form, TextForm, form_of, what_is_wrong
+from onward.llm.model import Model
+from onward.llm.prices import cost, most
+from onward.llm.prompt import Prompt
+from onward.model import Spent
+from onward.policy.rates import rates_of
+from onward.ports.models import CURRENT, ModelDesk
+
+FOR_EACH_TURN = 64
+"""Bytes: more than the words that a dialect puts around a turn come to, in tokens."""
+RETRIED_CODES = frozenset({"server_error", "rate_limit_exceeded", "vector_store_timeout"})
+_DIALECTS = {"responses": responses, "chat": chat}
+
+
+async def ask(model: Model, prompt: Prompt, returns: Any, variables: Mapping[str, Any]) -> Any:
+    """See Model.ask."""
+    form = form_of(returns)
+    system, user = prompt.render(**variables)
+    request = Request(
+        model.name, system, (Turn("user", user),), form.schema, model.max_output_tokens, model.temperature
+    )
+    asked = _Question(model, CURRENT.get(), form)
+    if model.dedupe and asked.desk is not None:
+        text = await asked.desk.shared(fingerprint(request), lambda: asked.answered(request))
+    else:
+        text = await asked.answered(request)
+    return form.read(text)
+
+
+def fingerprint(request: Request) -> str:
+    """The same for requests that ask the same."""
+    return canonical_hash(dumps(responses.body(request)))
+
+
+@dataclass(slots=True)
+class _Question:
+    model: Model
+    desk: ModelDesk | None
+    form: Form
+
+    async def answered(self, request: Request) -> str:
+        """The text of an answer that fits."""
+        answer = await self._usable(request)
+        try:
+            self.form.read(answer.text)
+            return answer.text
+        except Misfit as misfit:
+            turns = (*request.turns, Turn("assistant", answer.text), Turn("user", what_is_wrong(misfit)))
+        again = await self._usable(replace(request, turns=turns), repairs=1)
+        try:
+            self.form.read(again.text)
+            return again.text
+        except Misfit as misfit:
+            raise UnusableAnswer(f"the answer does not fit, also not when asked again: {misfit}", again.text) from None
+
+    async def _usable(self, request: Request, repairs: int = 0) -> Answer:
+        answer = await self._sent(request, repairs)
+        if answer.finish == "done":
+            return answer
+        raise _why_not(answer, request)
+
+    async def _sent(self, request: Request, repairs: int) -> Answer:
+        most_of = self._most(request)
+        if self.desk is not None and self.model.traits.budget is not None:
+            await self.desk.reserve(self.model.name, most_of)
+        spent, began = Spent(self.model.name, requests=1, repairs=repairs), time.monotonic()
+        may_be_charged = True
+        try:
+            answer = await self._exchanged(request)
+            may_be_charged = False
+            self._bill(spent, answer)
+            return answer
+        except (openai.APIStatusError, openai.APIConnectionError) as error:
+            may_be_charged = _may_be_charged(error)
+            raise
+        finally:
+            spent.seconds = time.monotonic() - began
+            spent.lost = int(may_be_charged)
+            if self.desk is not None:
+                self.desk.settle(spent, most_of)
+
+    async def _exchanged(self, request: Request) -> Answer:
+        dialect = _DIALECTS[self.model.api]
+        try:
+            said, headers = await post(self.model, dialect.PATH, dialect.body(request))
+        except openai.NotFoundError as error:
+            if self.model.api != "responses" or error.code == "model_not_found":
+                raise
+            answer = await self._in_chat(request)
+            if answer is None:
+                raise
+            return answer
+        except openai.BadRequestError as error:
+            if error.code == "invalid_json_schema":
+                raise Fatal(f"{self.model.traits.title} refuses the schema of the answer: {error.message}") from error
+            raise
+        if self.desk is not None and (rates := rates_of(headers, time.time())) is not None:
+            self.desk.heard(self.model.name, rates)
+        answer = dialect.answer(said)
+        if answer is None:
+            raise BadResponse(f"{self.model.traits.title} answered with JSON that is no answer of its API")
+        return answer
+
+    async def _in_chat(self, request: Request) -> Answer | None:
+        """The server does not know the Responses API: whether it knows the older one."""
+        try:
+            said, _ = await post(self.model, chat.PATH, chat.body(request))
+        except openai.NotFoundError:
+            return None
+        self.model.api = "chat"
+        return chat.answer(said)
+
+    def _most(self, request: Request) -> Spent:
+        """The most that the request can cost: a token is at least one byte."""
+        texts = [request.system or "", *(turn.text for turn in request.turns)]
+        schema = dumps(request.schema[1]) if request.schema is not None else ""
+        size = sum(len(text.encode("utf-8", "surrogatepass")) + FOR_EACH_TURN for text in (*texts, schema))
+        out = request.max_output_tokens or 0
+        price = self.model.price
+        picodollars = 0 if price is None else most(price, size, out)
+        return Spent(self.model.name, tokens_in=size, tokens_out=out, picodollars=picodollars)
+
+    def _bill(self, spent: Spent, answer: Answer) -> None:
+        usage, price = answer.usage, self.model.price
+        if usage is None:
+            spent.uncounted = 1
+            return
+        spent.tokens_in, spent.tokens_out, spent.cached_tokens = usage.tokens_in, usage.tokens_out, usage.cached
+        if price is None:
+            spent.unpriced = 1
+        else:
+            spent.picodollars = cost(price, usage.tokens_in, usage.cached, usage.tokens_out)
+
+
+def _may_be_charged(error: openai.APIError) -> bool:
+    """Whether an answer may have been lost on the way: an error that a server tells costs nothing."""
+    if isinstance(error, openai.APIStatusError):
+        return False
+    return not isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+
+
+def _why_not(answer: Answer, request: Request) -> Exception:
+    """Each reason in words of its own. Asking the same again would end the same."""
+    if answer.finish == "cut off":
+        where = f"max_output_tokens={request.max_output_tokens}" if request.max_output_tokens else "the model's limit"
+        return UnusableAnswer(f"the answer was cut off at {where} ({answer.reason})", answer.text)
+    if answer.finish == "filtered":
+        return UnusableAnswer("the provider's content filter cut the answer off", answer.text)
+    if answer.finish == "refused":
+        return UnusableAnswer("the model refused to answer", answer.text)
+    if answer.code in RETRIED_CODES:
+        return Transient(f"the provider failed: {answer.code}: {answer.reason}")
+    return Rejected(f"the provider failed: {answer.code}: {answer.reason}")

@@ -1,0 +1,55 @@
+"""The connection to a server: the `openai` package's, without its retries, one for each event loop and address."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import httpx
+import openai
+
+from onward.codec import loads
+from onward.errors import BadResponse, Fatal
+from onward.llm.model import OFFICIAL, Model
+
+CONNECT_SECONDS = 20.0
+SHOWN = 200
+_CLIENTS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str], openai.AsyncOpenAI]] = WeakKeyDictionary()
+
+
+def client_of(model: Model) -> openai.AsyncOpenAI:
+    """Raises Fatal where there is no key."""
+    url, key = model.base_url, os.environ.get("OPENAI_API_KEY", "")
+    if not key:
+        if OFFICIAL in url:
+            raise Fatal("OPENAI_API_KEY is not set; the key is taken from the environment alone")
+        key = "none"  # a server of one's own may want none
+    known = _CLIENTS.setdefault(asyncio.get_running_loop(), {})
+    if (url, key) not in known:
+        known[url, key] = _new(url, key)
+    return known[url, key]
+
+
+def _new(url: str, key: str) -> openai.AsyncOpenAI:
+    timeout = httpx.Timeout(None, connect=CONNECT_SECONDS)  # the step has a timeout of its own
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    inner = openai.DefaultAsyncHttpxClient(limits=limits, timeout=timeout)
+    return openai.AsyncOpenAI(api_key=key, base_url=url, max_retries=0, timeout=timeout, http_client=inner)
+
+
+async def post(model: Model, path: str, body: dict[str, Any]) -> tuple[dict[str, Any], httpx.Headers]:
+    """The server's answer and its headers. Raises BadResponse, and what the `openai` package raises."""
+    response = await client_of(model).post(path, body=body, cast_to=httpx.Response)
+    try:
+        said = loads(response.content)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        kind = response.headers.get("content-type", "without a type")
+        raise BadResponse(
+            f"{model.traits.title} answered with status {response.status_code} and what is no JSON object ({kind}, "
+            f"{len(response.content):,} bytes)"
+        )
+    return said, response.headers

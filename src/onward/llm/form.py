@@ -1,0 +1,117 @@
+"""What an answer is to be: text, or JSON that fits a type, whose schema goes to the model and whose answer is checked."""
+
+from __future__ import annotations
+
+import copy
+import re
+from functools import lru_cache
+from typing import Any
+
+from onward.errors import DeclarationError, UsageError
+from onward.job.annotations import Names
+from onward.job.values import Misfit, ModelShape
+
+WRAPPED = "value"
+_UNSUPPORTED = frozenset({"default", "title", "examples"})
+
+
+class TextForm:
+    """The answer is taken as it is."""
+
+    schema: tuple[str, dict[str, object], bool] | None = None
+
+    def read(self, text: str) -> Any:
+        return text
+
+
+class JsonForm:
+    """The answer is JSON. A type whose JSON is no object is asked for as the one field of an object."""
+
+    def __init__(self, returns: Any):
+        try:
+            self._shape = ModelShape(returns, Names())
+            plain = self._shape.adapter.json_schema(by_alias=True, mode="validation")
+        except (DeclarationError, NameError, TypeError, ValueError) as error:
+            raise UsageError(f"returns={returns!r} has no JSON schema: {error}") from None
+        self.is_wrapped = not _is_object(plain)
+        if self.is_wrapped:
+            definitions = plain.pop("$defs", None)
+            plain = {"type": "object", "properties": {WRAPPED: plain}, "required": [WRAPPED]}
+            if definitions:
+                plain["$defs"] = definitions
+            self._shape = ModelShape(_wrapper(returns), Names())
+        schema = copy.deepcopy(plain)
+        strict = _tighten(schema)
+        name = re.sub(r"[^a-zA-Z0-9_-]", "_", getattr(returns, "__name__", "") or "answer")[:64]
+        self.schema = (name, schema if strict else plain, strict)
+
+    def read(self, text: str) -> Any:
+        """The value. Raises Misfit."""
+        value = self._shape.decode_input(_unfenced(text))
+        return value[WRAPPED] if self.is_wrapped else value
+
+
+Form = TextForm | JsonForm
+_TEXT = TextForm()
+
+
+def form_of(returns: Any) -> Form:
+    """Raises UsageError for a type that has no JSON schema."""
+    if returns is str:
+        return _TEXT
+    try:
+        return _made(returns)
+    except TypeError:  # a type that cannot be looked up is made each time
+        return JsonForm(returns)
+
+
+@lru_cache(maxsize=256)
+def _made(returns: Any) -> JsonForm:
+    return JsonForm(returns)
+
+
+def what_is_wrong(misfit: Misfit) -> str:
+    """What the model is told of an answer that does not fit."""
+    return (
+        f"Your answer does not fit the JSON schema: {misfit}. Answer again, with the corrected JSON alone and nothing "
+        "around it."
+    )
+
+
+def _wrapper(returns: Any) -> Any:
+    from typing_extensions import TypedDict  # the one that pydantic takes on every Python
+
+    return TypedDict("Answer", {WRAPPED: returns})
+
+
+def _is_object(schema: dict[str, Any]) -> bool:
+    if "$ref" in schema:
+        return _is_object(schema.get("$defs", {}).get(schema["$ref"].rsplit("/", 1)[-1], {}))
+    return schema.get("type") == "object"
+
+
+def _tighten(schema: Any) -> bool:
+    """Make a schema as strict as providers want it, in place: all fields required, no others. False where it has
+    parts that cannot be: fields with any name."""
+    if isinstance(schema, list):
+        return all([_tighten(one) for one in schema])
+    if not isinstance(schema, dict):
+        return True
+    if schema.get("type") == "object":
+        if schema.get("additionalProperties") not in (None, False) or "properties" not in schema:
+            return False
+        schema["additionalProperties"] = False
+        schema["required"] = list(schema["properties"])
+    for word in _UNSUPPORTED & schema.keys():
+        if not isinstance(schema[word], dict):  # a field may be called so
+            del schema[word]
+    if "$ref" in schema and len(schema) > 1:  # a reference stands alone
+        for word in [word for word in schema if word not in ("$ref", "$defs")]:
+            del schema[word]
+    return all([_tighten(part) for part in schema.values() if isinstance(part, dict | list)])
+
+
+def _unfenced(text: str) -> str:
+    """JSON that a model without schemas has put between ``` lines."""
+    found = re.fullmatch(r"\s*```[a-zA-Z]*\n(.*?)\n?```\s*", text, re.DOTALL)
+    return found.group(1) if found else text

@@ -1,0 +1,30 @@
+"""What asking a model needs of a run: leave to spend, and somebody who hears what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import Protocol
+
+from onward.model import Spent
+from onward.policy.rates import Rates
+
+
+class ModelDesk(Protocol):
+    """What one call of a step may use while it asks models, known to it by `traits.name`."""
+
+    async def reserve(self, model: str, most: Spent) -> None:
+        """Return once the most that a request can cost is set aside, durably. Raises BudgetReached."""
+
+    def settle(self, spent: Spent, most: Spent) -> None:
+        """A request has ended: what it cost, of what had been reserved for it."""
+
+    def heard(self, model: str, rates: Rates) -> None:
+        """What the provider said of its limits."""
+
+    async def shared(self, fingerprint: str, make: Callable[[], Awaitable[str]]) -> str:
+        """The answer to a request that others of the job ask, too: made once."""
+
+
+CURRENT: ContextVar[ModelDesk | None] = ContextVar("onward_model_desk", default=None)
+"""The desk of the step's call that is under way; None outside a run."""

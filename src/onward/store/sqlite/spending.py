@@ -1,0 +1,84 @@
+"""Money: what requests to models came to, what is set aside for those under way, and answers that are shared.
+
+What was spent is spent, whether its record is still held or not. What was set aside by a run that ended without saying
+what became of it counts as spent.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from onward.model import Fact, Spending
+from onward.ports.work import Reservation, Reserved
+from onward.store.sqlite.change import Change
+
+COUNTED = ("requests", "tokens_in", "tokens_out", "cached_tokens", "picodollars", "unpriced", "uncounted", "lost", "repairs")
+MICRO = 1e-6
+
+
+def settle(change: Change, facts: Sequence[Fact], loose: Sequence[Spending]) -> None:
+    """Count what the facts say was spent, and what nobody's fact says any more."""
+    told = [fact for fact in facts if fact.spending]
+    all_spending = [one for fact in told for one in fact.spending or ()] + list(loose)
+    for spending in all_spending:
+        _count(change, spending)
+    if told:
+        change.execute("add_usage", [_usage_row(fact, one) for fact in told for one in fact.spending or ()])
+        if costs := _costs(told):
+            change.execute("add_costs", costs)
+    if answers := [list(answer) for fact in facts for answer in fact.answers or ()]:
+        change.execute("add_answers", answers)
+
+
+def reserve(change: Change, asked: Reservation) -> Reserved:
+    """Set aside the most that a request can cost, if the model's budget has that much left."""
+    spent, tokens, held, held_tokens = change.rows("spent_and_reserved", model=asked.model)[0]
+    by_cost = asked.most_picodollars is None or spent + held + asked.picodollars <= asked.most_picodollars
+    by_tokens = asked.most_tokens is None or tokens + held_tokens + asked.tokens <= asked.most_tokens
+    if by_cost and by_tokens:
+        change.execute("reserve", model=asked.model, requests=1, picodollars=asked.picodollars, tokens=asked.tokens)
+    return Reserved(by_cost and by_tokens, spent, tokens)
+
+
+def bury(change: Change, run: int) -> None:
+    """The run has ended: requests whose end it did not tell may be charged."""
+    for model, requests, picodollars, tokens in change.rows("reserved_by", run=run):
+        change.count("spent lost", model, requests)
+        change.count("lost picodollars", model, picodollars)
+        change.count("lost tokens", model, tokens)
+    change.execute("forget_reserved", run=run)
+
+
+def _count(change: Change, spending: Spending) -> None:
+    spent = spending.spent
+    for name in COUNTED:
+        change.count(f"spent {name}", spent.model, getattr(spent, name))
+    if not spending.freed_picodollars and not spending.freed_tokens:
+        return
+    freed = {"picodollars": -spending.freed_picodollars, "tokens": -spending.freed_tokens}
+    change.execute("reserve", model=spent.model, requests=-spent.requests, **freed)
+    if spent.lost or spent.uncounted:
+        change.count("lost picodollars", spent.model, spending.freed_picodollars)
+        change.count("lost tokens", spent.model, spending.freed_tokens)
+
+
+def _usage_row(fact: Fact, spending: Spending) -> list[object]:
+    spent, step = spending.spent, fact.done_step or fact.step
+    failed = fact.failure.version if fact.failure is not None else ""
+    counted = [getattr(spent, name) for name in COUNTED]
+    return [fact.record, fact.generation, step, spent.model, fact.version or failed, *counted, spent.seconds]
+
+
+def _costs(facts: Sequence[Fact]) -> list[list[object]]:
+    """By step and version: how many checkpoints, and the sums of the first three powers of what each cost."""
+    found: dict[tuple[str | None, str | None], list[float]] = defaultdict(lambda: [0, 0.0, 0.0, 0.0])
+    for fact in facts:
+        parts = [one.spent for one in fact.spending or ()]
+        if fact.checkpoint is None or any(spent.unpriced or spent.uncounted for spent in parts):
+            continue
+        cost = sum(spent.picodollars for spent in parts) * MICRO
+        sums = found[fact.done_step, fact.version]
+        for power, value in enumerate((1, cost, cost**2, cost**3)):
+            sums[power] += value
+    return [[*place, *sums] for place, sums in found.items()]

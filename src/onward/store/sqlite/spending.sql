@@ -1,0 +1,46 @@
+-- name: add_usage
+INSERT INTO usage (record, generation, step, model, version, requests, tokens_in, tokens_out, cached_tokens,
+    picodollars, unpriced, uncounted, lost, repairs, seconds)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
+    value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14
+FROM json_each(:rows) WHERE true
+ON CONFLICT (record, generation, step, model) DO UPDATE SET version = excluded.version,
+    requests = requests + excluded.requests, tokens_in = tokens_in + excluded.tokens_in,
+    tokens_out = tokens_out + excluded.tokens_out, cached_tokens = cached_tokens + excluded.cached_tokens,
+    picodollars = picodollars + excluded.picodollars, unpriced = unpriced + excluded.unpriced,
+    uncounted = uncounted + excluded.uncounted, lost = lost + excluded.lost, repairs = repairs + excluded.repairs,
+    seconds = seconds + excluded.seconds
+
+-- name: add_costs
+INSERT INTO costs (instance, step, version, n, first, second, third)
+SELECT :instance, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5
+FROM json_each(:rows) WHERE true
+ON CONFLICT (instance, step, version) DO UPDATE SET n = n + excluded.n, first = first + excluded.first,
+    second = second + excluded.second, third = third + excluded.third
+
+-- name: spent_and_reserved
+SELECT coalesce((SELECT sum(n) FROM counts WHERE instance = :instance AND what IN ('spent picodollars', 'lost picodollars')
+                 AND name = :model), 0),
+       coalesce((SELECT sum(n) FROM counts WHERE instance = :instance
+                 AND what IN ('spent tokens_in', 'spent tokens_out', 'lost tokens') AND name = :model), 0),
+       coalesce((SELECT sum(picodollars) FROM reserved WHERE instance = :instance AND model = :model), 0),
+       coalesce((SELECT sum(tokens) FROM reserved WHERE instance = :instance AND model = :model), 0)
+
+-- name: reserve
+INSERT INTO reserved (run, model, instance, requests, picodollars, tokens)
+VALUES (:run, :model, :instance, :requests, :picodollars, :tokens)
+ON CONFLICT (run, model) DO UPDATE SET requests = requests + excluded.requests,
+    picodollars = picodollars + excluded.picodollars, tokens = tokens + excluded.tokens
+
+-- name: reserved_by
+SELECT model, requests, picodollars, tokens FROM reserved WHERE run = :run
+
+-- name: forget_reserved
+DELETE FROM reserved WHERE run = :run
+
+-- name: add_answers
+INSERT INTO answers (instance, fingerprint, text) SELECT :instance, value ->> 0, value ->> 1 FROM json_each(:rows)
+WHERE true ON CONFLICT (instance, fingerprint) DO NOTHING
+
+-- name: find_answer
+SELECT text FROM answers WHERE instance = :instance AND fingerprint = :fingerprint
