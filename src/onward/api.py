@@ -533,7 +533,9 @@ def _options(
             grace=checks.seconds_from_zero("grace", grace),
         )
         most = None if concurrency is None else checks.positive_int("concurrency", concurrency)
-        return runner.Options(store, most, bounds, checks.seconds_from_zero("wait", wait), progress=progress)
+        return runner.Options(
+            store, most, bounds=bounds, wait=checks.seconds_from_zero("wait", wait), progress=progress
+        )
     except DeclarationError as error:
         raise UsageError(str(error)) from None
 

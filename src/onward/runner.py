@@ -201,7 +201,8 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
     except BaseException:
         store.close()
         raise
-    return await Session(job, binding, options, plan, source, store, begun, shown_place(url), SystemClock(), caps).work()
+    parts = job, binding, options, plan, source, store, begun, shown_place(url), SystemClock(), caps
+    return await Session(*parts).work()
 
 
 def _refuse_missing_input(source: Source, url: str, job: str, instance: str) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from onward.engine.attempt import Attempt
 from onward.engine.gates import Ceiling, Gate, Gates, Shut
 from onward.engine.model_ceiling import ModelCeiling
 from onward.job.plan import Plan, StepPlan
-from onward.policy.rates import Rates
+from onward.policy.rates import rates_of
 from onward.ports.work import GateStanding, GateWish, Pause
 
 PATIENCE = 0.5
@@ -51,8 +51,7 @@ class Admission:
         limits: dict[int, Ceiling] = {}
         self.models: dict[str, ModelCeiling] = {}
         self._ceilings = [
-            (*_ceilings_of(step, limits, patient), *self._models_of(step, concurrency, patient))
-            for step in plan.steps
+            (*_ceilings_of(step, limits, patient), *self._models_of(step, concurrency, patient)) for step in plan.steps
         ]
         self._bounded = [
             bool(own) or step.group is not None for own, step in zip(self._ceilings, plan.steps, strict=True)
@@ -139,8 +138,11 @@ class Admission:
                 spent = [one.spent for one in attempt.spending if one.spent.model == ceiling.name]
                 ceiling.heard(spent, throttled, time.monotonic())
 
-    def heard_rates(self, attempt: Attempt, model: str, rates: Rates) -> None:
+    def heard_rates(self, attempt: Attempt, model: str, headers: Mapping[str, str]) -> None:
         """A provider told of its limits: where nothing is left, all that go there wait."""
+        rates = rates_of(headers, time.time())
+        if rates is None:
+            return
         if model in self.models:
             self.models[model].learn(rates)
         wait = rates.wait

@@ -227,7 +227,12 @@ class Attempt:
             fact.not_before = now + decision.wait
         fact.event, fact.reason = event, decision.reason
         fact.failure = Failure(
-            self.step.name, self.step.version, failure.kind, failure.error_type, failure.message, self.attempts,
+            self.step.name,
+            self.step.version,
+            failure.kind,
+            failure.error_type,
+            failure.message,
+            self.attempts,
             failure.received,
         )
         return fact

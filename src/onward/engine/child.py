@@ -18,8 +18,10 @@ from typing import Any, BinaryIO
 from onward.engine import messages
 from onward.engine.attempt import Attempt
 from onward.engine.calls import LocalCaller
+from onward.engine.desk import CallDesk
 from onward.engine.loops import run_to_end, spawn
 from onward.engine.outcomes import cancelled_itself
+from onward.engine.purse import Purse
 from onward.engine.resources import Resources
 from onward.engine.signals import outlive_signals
 from onward.errors import OnwardError, UsageError
@@ -84,7 +86,7 @@ async def _serve(inbox: BinaryIO, outbox: Outbox, marks: int | None) -> None:
         return
     calls = _Calls(inbox, outbox, marks)
     try:
-        caller = await _open(first)
+        caller = await _open(first, calls.purse)
     except OnwardError as error:
         outbox.say_now({"broken": str(error)})
         return
@@ -92,7 +94,7 @@ async def _serve(inbox: BinaryIO, outbox: Outbox, marks: int | None) -> None:
     await caller.resources.close()
 
 
-async def _open(first: dict[str, Any]) -> _ChildCaller:
+async def _open(first: dict[str, Any], purse: Purse) -> _ChildCaller:
     reference = JobReference(Path(first["file"]) if first["file"] else None, first["module"], first["name"])
     job = load_reference(reference)
     params = job.bind_json(first["params"]).params
@@ -101,18 +103,25 @@ async def _open(first: dict[str, Any]) -> _ChildCaller:
         raise UsageError("the job's code changed while the run was going on; start the run again")
     resources = Resources(plan, params)
     await resources.open()
-    return _ChildCaller(plan, resources, first["run"], first["instance"])
+    return _ChildCaller(plan, resources, first["run"], first["instance"], purse)
 
 
 class _ChildCaller(LocalCaller):
     """Calls in this child; the record's value travels with the call."""
 
-    def __init__(self, plan: Plan, resources: Resources, run: int, instance: str):
+    def __init__(self, plan: Plan, resources: Resources, run: int, instance: str, purse: Purse):
         super().__init__(
-            plan, resources, run, instance, lambda attempt: attempt.claimed.value or "null", lambda _: False
+            plan,
+            resources,
+            run,
+            instance,
+            lambda attempt: attempt.claimed.value or "null",
+            lambda _: False,
+            lambda attempt: CallDesk(purse.of(self._numbers[attempt.claimed.id]), attempt),
         )
         self.plan = plan
         self.resources = resources
+        self._numbers: dict[int, int] = {}  # of the calls in progress, by record
 
     def attempt(self, message: dict[str, Any]) -> Attempt:
         outputs = {name: StoredOutput(version, output) for name, (version, output) in message["outputs"].items()}
@@ -131,6 +140,7 @@ class _ChildCaller(LocalCaller):
             outputs,
         )
         attempt = Attempt(self.plan, claimed, True)
+        self._numbers[claimed.id] = message["call"]
         attempt.phase = message["phase"]
         attempt.entry = messages.entry_from_message(message["entry"])
         return attempt
@@ -147,6 +157,7 @@ class _Calls:
         self._outbox = outbox
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
+        self.purse = Purse(outbox.put)
         self._over = asyncio.Event()
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -169,6 +180,9 @@ class _Calls:
         os._exit(0)  # the pipe has closed: whatever is still being computed is of no use to anybody
 
     def _handle(self, message: dict[str, Any]) -> None:
+        if "reserved" in message:
+            self.purse.told(message)
+            return
         if "cut" in message:
             task = self._tasks.pop(message["cut"], None)
             if task is not None:
@@ -188,13 +202,15 @@ class _Calls:
 
     async def _call(self, message: dict[str, Any]) -> None:
         self._mark(message["call"])
+        attempt = self._caller.attempt(message)
         try:
-            outcome = await self._caller.call(self._caller.attempt(message))
+            outcome = await self._caller.call(attempt)
         except asyncio.CancelledError:
             if message["call"] not in self._tasks:
                 raise  # it was cut, and nobody waits
             outcome = cancelled_itself()
-        self._outbox.put({"call": message["call"], **messages.outcome_to_message(outcome)})
+        told = {"spending": messages.spending_to_message(attempt.spending)}
+        self._outbox.put({"call": message["call"], **told, **messages.outcome_to_message(outcome)})
 
 
 if __name__ == "__main__":

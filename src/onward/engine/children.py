@@ -18,9 +18,11 @@ from typing import Any, BinaryIO, cast
 
 from onward.engine import messages
 from onward.engine.attempt import Attempt
+from onward.engine.desk import Budgets
+from onward.engine.loops import spawn
 from onward.engine.outcomes import CallOutcome, Died, Raised
 from onward.errors import UsageError
-from onward.model import Kind
+from onward.model import Kind, Spending, Spent
 from onward.policy.failures import Classified
 
 CLOSE_WITHIN = 10.0
@@ -48,9 +50,11 @@ class Assignment:
 class Child:
     """One child process. Calls in it run side by side; its death ends them all with `Died`."""
 
-    def __init__(self, assignment: Assignment, round: int = 0):
+    def __init__(self, assignment: Assignment, round: int = 0, budgets: Budgets | None = None):
         self.dead = False
         self.round = round
+        self._budgets = budgets
+        self._reserved: dict[int, list[Spent]] = {}
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._loop = asyncio.get_running_loop()
         self._calls: dict[int, tuple[Attempt, asyncio.Future[CallOutcome]]] = {}
@@ -113,6 +117,27 @@ class Child:
             raise
         finally:
             self._calls.pop(number, None)
+            self._lose(number)
+
+    def _lose(self, number: int) -> None:
+        """What was set aside for requests of which the call did not tell the end may be charged."""
+        for most in self._reserved.pop(number, ()):
+            assert self._budgets is not None
+            lost = Spent(most.model, requests=1, lost=1)
+            self._budgets.loose(Spending(lost, most.picodollars, most.tokens_in + most.tokens_out))
+
+    async def _reserve(self, number: int, asked: int, most: Spent) -> None:
+        """The call is about to ask a model: the run's budget says whether it may."""
+        told: dict[str, Any] = {"reserved": asked, "capped": False}
+        try:
+            if self._budgets is not None and await self._budgets.reserve(most.model, most):
+                told["capped"] = True
+                self._reserved.setdefault(number, []).append(most)
+        except Exception as error:
+            told["refused"] = str(error)
+        if number not in self._calls:
+            self._lose(number)
+        self._outbox.put(told)
 
     def close(self) -> None:
         """Let the child close its resources and end; its pipe stays open until it has."""
@@ -197,8 +222,12 @@ class Child:
             if not self._ready.done():
                 self._ready.set_exception(UsageError(message["broken"]))
                 self._ready.exception()
+        elif "reserve" in message:
+            spawn(self._reserve(message["call"], message["asked"], Spent(**message["reserve"])))
         elif message["call"] in self._calls:
-            _, future = self._calls[message["call"]]
+            attempt, future = self._calls[message["call"]]
+            attempt.spending.extend(messages.spending_from_message(message["spending"]))
+            self._reserved.pop(message["call"], None)
             if not future.done():
                 future.set_result(messages.outcome_from_message(message))
 
@@ -281,8 +310,9 @@ class Starts:
     """Makes children. One that dies before any call in it has begun is nobody's fault: the calls are made again in
     another, after a growing pause, and the run stops where that happens again and again."""
 
-    def __init__(self, assignment: Assignment):
+    def __init__(self, assignment: Assignment, budgets: Budgets | None = None):
         self._assignment = assignment
+        self._budgets = budgets
         self._lost = 0
 
     async def pause(self) -> None:
@@ -290,7 +320,7 @@ class Starts:
             await asyncio.sleep(PAUSE * 2 ** (self._lost - 1))
 
     def make(self) -> Child:
-        return Child(self._assignment, self._lost)
+        return Child(self._assignment, self._lost, self._budgets)
 
     def judge(self, child: Child, outcome: CallOutcome) -> CallOutcome:
         """What comes of a call: another try where its child was lost, or the end of the run."""
@@ -308,8 +338,8 @@ class Starts:
 class Processes:
     """A pool for `process=True` steps: one call at a time in each process; admission bounds their number."""
 
-    def __init__(self, assignment: Assignment | None, value_of: Any):
-        self._starts = Starts(assignment) if assignment is not None else None
+    def __init__(self, assignment: Assignment | None, value_of: Any, budgets: Budgets | None = None):
+        self._starts = Starts(assignment, budgets) if assignment is not None else None
         self._value_of = value_of
         self._idle: list[Child] = []
         self._all: set[Child] = set()

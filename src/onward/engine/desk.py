@@ -8,40 +8,40 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from onward.engine.attempt import Attempt
 from onward.engine.journal import Journal
+from onward.engine.purse import Spender
 from onward.errors import BudgetReached
 from onward.job.models import PICO, Cap
 from onward.model import Spending, Spent
-from onward.policy.rates import Rates
 from onward.ports.work import Reservation, Reserved
 
 Make = Callable[[], Awaitable[str]]
 
 
 class Budgets:
-    """The caps of a run's models. `flush` has what was asked for committed soon, `heard` is told of providers' limits."""
+    """The caps of a run's models, by name, and answers that its records share."""
 
-    def __init__(
-        self,
-        caps: Mapping[str, Cap],
-        journal: Callable[[], Journal],
-        flush: Callable[[], None],
-        heard: Callable[[Attempt, str, Rates], None],
-    ):
-        self.heard = heard
-        self.caps = caps
+    def __init__(self, caps: Mapping[str, Cap]):
         self.shared = 0
-        self._journal = journal
-        self._flush = flush
+        self._caps = caps
         self._under_way: Counter[str] = Counter()
         self._settled = asyncio.Event()
         self._making: dict[str, asyncio.Future[str | None]] = {}
+
+    def join(
+        self,
+        journal: Callable[[], Journal],
+        flush: Callable[[], None],
+        heard: Callable[[Attempt, str, Mapping[str, str]], None],
+    ) -> None:
+        """`flush` has what was asked for committed soon, `heard` is told of providers' limits."""
+        self._journal, self._flush, self.heard = journal, flush, heard
 
     async def reserve(self, model: str, most: Spent) -> bool:
         """Set aside the most that a request can cost; wait for others' ends where it may fit then. False: no cap.
 
         Raises BudgetReached.
         """
-        cap = self.caps.get(model)
+        cap = self._caps.get(model)
         if cap is None:
             return False
         tokens = most.tokens_in + most.tokens_out
@@ -99,7 +99,7 @@ class Budgets:
 class CallDesk:
     """What one call may use. What it spends goes with the fact that its attempt states next."""
 
-    def __init__(self, budgets: Budgets, attempt: Attempt):
+    def __init__(self, budgets: Spender, attempt: Attempt):
         self._budgets = budgets
         self._attempt = attempt
         self._reserved: set[int] = set()
@@ -119,8 +119,8 @@ class CallDesk:
         else:
             self._attempt.spending.append(spending)
 
-    def heard(self, model: str, rates: Rates) -> None:
-        self._budgets.heard(self._attempt, model, rates)
+    def heard(self, model: str, headers: Mapping[str, str]) -> None:
+        self._budgets.heard(self._attempt, model, headers)
 
     async def shared(self, fingerprint: str, make: Make) -> str:
         return await self._budgets.answer(

@@ -178,8 +178,8 @@ class Journal:
             try:
                 outcome = self._store.write(self.run, batch)
             except BaseException as error:
-                for _, waiting in (*feeding, *reserving):
-                    _refuse(waiting, error)
+                for future in (*(fed for _, fed in feeding), *(asked for _, asked in reserving)):
+                    _refuse(future, error)
                 raise
             self._reader.committed(batch.facts, outcome)
             for (_, future), fed in zip(feeding, outcome.fed, strict=True):

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from onward.engine.outcomes import Answered, CallOutcome, Died, EndedEarly, Prepared, Raised, Returned, Stale
-from onward.model import Entry, EntryState, Kind
+from onward.model import Entry, EntryState, Kind, Spending, Spent
 from onward.policy.failures import Classified
 
 MARK = struct.Struct(">I")
@@ -99,6 +99,7 @@ def _failure_to_message(failure: Classified) -> dict[str, Any]:
         "throttled": failure.throttled,
         "status": failure.status,
         "not_applied": failure.not_applied,
+        "received": failure.received,
     }
 
 
@@ -129,4 +130,13 @@ def _failure_from_message(message: dict[str, Any]) -> Classified:
         message["throttled"],
         message["status"],
         message["not_applied"],
+        message["received"],
     )
+
+
+def spending_to_message(spending: Iterable[Spending]) -> list[dict[str, Any]]:
+    return [asdict(one) for one in spending]
+
+
+def spending_from_message(message: list[dict[str, Any]]) -> list[Spending]:
+    return [Spending(Spent(**one.pop("spent")), **one) for one in message]

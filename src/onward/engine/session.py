@@ -13,7 +13,7 @@ from typing import Any
 from onward.engine.attempt import Attempt
 from onward.engine.calls import LocalCaller, OwnCalls
 from onward.engine.children import Assignment, Processes
-from onward.engine.desk import CallDesk
+from onward.engine.desk import Budgets, CallDesk
 from onward.engine.events import Events, Listener
 from onward.engine.feed import Feed
 from onward.engine.gates import place_of
@@ -129,10 +129,17 @@ class Session:
         self._resources = Resources(plan, binding.params)
         inputs = Inputs(source, plan)
         self._local = LocalCaller(
-            plan, self._resources, begun.run, binding.instance, inputs.value_of, self._tally.has_succeeded, self._desk_of
+            plan,
+            self._resources,
+            begun.run,
+            binding.instance,
+            inputs.value_of,
+            self._tally.has_succeeded,
+            self._desk_of,
         )
         assignment = _assignment(job, binding, plan, begun.run)
-        self._processes = Processes(assignment, inputs.value_of)
+        budgets = Budgets(caps or {})
+        self._processes = Processes(assignment, inputs.value_of, budgets)
         local: OwnCalls = self._local if options.around is None else options.around(self._local, inputs.value_of)
         processes = local if options.in_process else self._processes
         self._worker = Worker(
@@ -144,8 +151,8 @@ class Session:
             self._events,
             value_of=inputs.value_of,
             patient=options.patient,
+            budgets=budgets,
         )
-        self._worker.budgets.caps = caps or {}
         self._journal = Journal(store, begun.run, clock, self._worker, store.lease / 4)
         self._worker.journal = self._journal
         self._worker.share.left = options.bounds.limit

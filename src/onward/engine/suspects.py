@@ -75,7 +75,7 @@ class Inquest:
     """Claims suspects and runs them in groups, in the worker's slots like all other records."""
 
     def __init__(self, worker: Worker, assignment: Assignment | None, value_of: Callable[[Attempt], str]):
-        self.starts = Starts(assignment) if assignment is not None else None
+        self.starts = Starts(assignment, worker.budgets) if assignment is not None else None
         self.value_of = value_of
         self._worker = worker
         self._groups: set[Group] = set()

@@ -62,6 +62,7 @@ class Worker:
         draw: Callable[[], float] = random.random,
         value_of: Callable[[Attempt], str] = lambda attempt: attempt.claimed.value or "null",
         patient: bool = True,
+        budgets: Budgets | None = None,
     ):
         self.held: dict[tuple[int, int], Attempt] = {}
         self.stopping = False
@@ -88,9 +89,8 @@ class Worker:
         )
         self.tally = tally
         self.plan = plan
-        self.budgets = Budgets(
-            {}, self._own_journal, lambda: self._plan_flush(not self.slots.ready), self.admission.heard_rates
-        )
+        self.budgets = budgets or Budgets({})
+        self.budgets.join(self._own_journal, lambda: self._plan_flush(not self.slots.ready), self.admission.heard_rates)
         self._caller = caller
         self._processes = processes
         self._events = events

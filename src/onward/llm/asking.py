@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 
 from onward.codec import canonical_hash, dumps
@@ -16,12 +16,11 @@ from onward.job.values import Misfit
 from onward.llm import chat, responses
 from onward.llm.answers import Answer, Request, Turn
 from onward.llm.client import post
-from onward.llm.form import Form, TextForm, form_of, what_is_wrong
-from onward.llm.model import Model
+from onward.llm.declaration import Declared
+from onward.llm.form import Form, form_of, what_is_wrong
 from onward.llm.prices import cost, most
 from onward.llm.prompt import Prompt
 from onward.model import Spent
-from onward.policy.rates import rates_of
 from onward.ports.models import CURRENT, ModelDesk
 
 FOR_EACH_TURN = 64
@@ -30,7 +29,7 @@ RETRIED_CODES = frozenset({"server_error", "rate_limit_exceeded", "vector_store_
 _DIALECTS = {"responses": responses, "chat": chat}
 
 
-async def ask(model: Model, prompt: Prompt, returns: Any, variables: Mapping[str, Any]) -> Any:
+async def ask(model: Declared, prompt: Prompt, returns: Any, variables: Mapping[str, Any]) -> Any:
     """See Model.ask."""
     form = form_of(returns)
     system, user = prompt.render(**variables)
@@ -52,7 +51,7 @@ def fingerprint(request: Request) -> str:
 
 @dataclass(slots=True)
 class _Question:
-    model: Model
+    model: Declared
     desk: ModelDesk | None
     form: Form
 
@@ -112,8 +111,8 @@ class _Question:
             if error.code == "invalid_json_schema":
                 raise Fatal(f"{self.model.traits.title} refuses the schema of the answer: {error.message}") from error
             raise
-        if self.desk is not None and (rates := rates_of(headers, time.time())) is not None:
-            self.desk.heard(self.model.name, rates)
+        if self.desk is not None:
+            self.desk.heard(self.model.name, headers)
         answer = dialect.answer(said)
         if answer is None:
             raise BadResponse(f"{self.model.traits.title} answered with JSON that is no answer of its API")
@@ -154,7 +153,7 @@ def _may_be_charged(error: openai.APIError) -> bool:
     """Whether an answer may have been lost on the way: an error that a server tells costs nothing."""
     if isinstance(error, openai.APIStatusError):
         return False
-    return not isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+    return not isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
 
 
 def _why_not(answer: Answer, request: Request) -> Exception:

@@ -7,19 +7,19 @@ import os
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import httpx
+import httpx2
 import openai
 
 from onward.codec import loads
 from onward.errors import BadResponse, Fatal
-from onward.llm.model import OFFICIAL, Model
+from onward.llm.declaration import OFFICIAL, Declared
 
 CONNECT_SECONDS = 20.0
 SHOWN = 200
 _CLIENTS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str], openai.AsyncOpenAI]] = WeakKeyDictionary()
 
 
-def client_of(model: Model) -> openai.AsyncOpenAI:
+def client_of(model: Declared) -> openai.AsyncOpenAI:
     """Raises Fatal where there is no key."""
     url, key = model.base_url, os.environ.get("OPENAI_API_KEY", "")
     if not key:
@@ -33,15 +33,15 @@ def client_of(model: Model) -> openai.AsyncOpenAI:
 
 
 def _new(url: str, key: str) -> openai.AsyncOpenAI:
-    timeout = httpx.Timeout(None, connect=CONNECT_SECONDS)  # the step has a timeout of its own
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)  # the step has a timeout of its own
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
     inner = openai.DefaultAsyncHttpxClient(limits=limits, timeout=timeout)
     return openai.AsyncOpenAI(api_key=key, base_url=url, max_retries=0, timeout=timeout, http_client=inner)
 
 
-async def post(model: Model, path: str, body: dict[str, Any]) -> tuple[dict[str, Any], httpx.Headers]:
+async def post(model: Declared, path: str, body: dict[str, Any]) -> tuple[dict[str, Any], httpx2.Headers]:
     """The server's answer and its headers. Raises BadResponse, and what the `openai` package raises."""
-    response = await client_of(model).post(path, body=body, cast_to=httpx.Response)
+    response = await client_of(model).post(path, body=body, cast_to=httpx2.Response)
     try:
         said = loads(response.content)
     except ValueError:

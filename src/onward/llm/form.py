@@ -48,7 +48,7 @@ class JsonForm:
     def read(self, text: str) -> Any:
         """The value. Raises Misfit."""
         value = self._shape.decode_input(_unfenced(text))
-        return value[WRAPPED] if self.is_wrapped else value
+        return getattr(value, WRAPPED) if self.is_wrapped else value
 
 
 Form = TextForm | JsonForm
@@ -79,9 +79,9 @@ def what_is_wrong(misfit: Misfit) -> str:
 
 
 def _wrapper(returns: Any) -> Any:
-    from typing_extensions import TypedDict  # the one that pydantic takes on every Python
+    from pydantic import create_model
 
-    return TypedDict("Answer", {WRAPPED: returns})
+    return create_model("Answer", **{WRAPPED: (returns, ...)})
 
 
 def _is_object(schema: dict[str, Any]) -> bool:
@@ -94,7 +94,8 @@ def _tighten(schema: Any) -> bool:
     """Make a schema as strict as providers want it, in place: all fields required, no others. False where it has
     parts that cannot be: fields with any name."""
     if isinstance(schema, list):
-        return all([_tighten(one) for one in schema])
+        found = [_tighten(one) for one in schema]  # all of them, whatever the first says
+        return all(found)
     if not isinstance(schema, dict):
         return True
     if schema.get("type") == "object":
@@ -108,7 +109,8 @@ def _tighten(schema: Any) -> bool:
     if "$ref" in schema and len(schema) > 1:  # a reference stands alone
         for word in [word for word in schema if word not in ("$ref", "$defs")]:
             del schema[word]
-    return all([_tighten(part) for part in schema.values() if isinstance(part, dict | list)])
+    found = [_tighten(part) for part in schema.values() if isinstance(part, dict | list)]
+    return all(found)
 
 
 def _unfenced(text: str) -> str:

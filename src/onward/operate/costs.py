@@ -22,7 +22,7 @@ def cost(parts: Iterable[Spent]) -> dict[str, Any]:
     is_known = not total.unpriced and not total.uncounted
     return {
         "spent_usd": total.picodollars / PICO if is_known else None,
-        **({name: None for name in tokens} if total.uncounted else tokens),
+        **(dict.fromkeys(tokens) if total.uncounted else tokens),
         "requests": total.requests,
         "lost": total.lost,
     }

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import Protocol
 
 from onward.model import Spent
-from onward.policy.rates import Rates
 
 
 class ModelDesk(Protocol):
@@ -19,8 +18,8 @@ class ModelDesk(Protocol):
     def settle(self, spent: Spent, most: Spent) -> None:
         """A request has ended: what it cost, of what had been reserved for it."""
 
-    def heard(self, model: str, rates: Rates) -> None:
-        """What the provider said of its limits."""
+    def heard(self, model: str, headers: Mapping[str, str]) -> None:
+        """The headers of an answer, which may tell of the provider's limits."""
 
     async def shared(self, fingerprint: str, make: Callable[[], Awaitable[str]]) -> str:
         """The answer to a request that others of the job ask, too: made once."""

@@ -13,7 +13,17 @@ from onward.model import Fact, Spending
 from onward.ports.work import Reservation, Reserved
 from onward.store.sqlite.change import Change
 
-COUNTED = ("requests", "tokens_in", "tokens_out", "cached_tokens", "picodollars", "unpriced", "uncounted", "lost", "repairs")
+COUNTED = (
+    "requests",
+    "tokens_in",
+    "tokens_out",
+    "cached_tokens",
+    "picodollars",
+    "unpriced",
+    "uncounted",
+    "lost",
+    "repairs",
+)
 MICRO = 1e-6
 
 

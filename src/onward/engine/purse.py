@@ -1,0 +1,72 @@
+"""A child's side of the run's budgets: it asks its parent, who alone knows the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
+from itertools import count
+from typing import Any, Protocol
+
+from onward.engine.attempt import Attempt
+from onward.errors import BudgetReached
+from onward.model import Spending, Spent
+
+
+class Spender(Protocol):
+    """What a call's desk needs of a run, be it in the run's own process or in a child."""
+
+    async def reserve(self, model: str, most: Spent) -> bool: ...
+
+    def loose(self, spending: Spending) -> None: ...
+
+    def heard(self, attempt: Attempt, model: str, headers: Mapping[str, str]) -> None: ...
+
+    async def answer(
+        self, fingerprint: str, make: Callable[[], Awaitable[str]], keep: Callable[[str], None]
+    ) -> str: ...
+
+
+class Purse:
+    """`put` sends a message to the parent; `told` is called with its answers. Calls are known by their numbers."""
+
+    def __init__(self, put: Callable[[dict[str, Any]], None]):
+        self._put = put
+        self._numbers = count()
+        self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
+
+    def of(self, call: int) -> Spender:
+        """What the call with this number spends from."""
+        return _OfCall(self, call)
+
+    def told(self, message: dict[str, Any]) -> None:
+        waiting = self._asked.pop(message["reserved"], None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(message)
+
+    async def ask(self, call: int, most: Spent) -> bool:
+        number = next(self._numbers)
+        self._asked[number] = asyncio.get_running_loop().create_future()
+        self._put({"call": call, "asked": number, "reserve": asdict(most)})
+        answer = await self._asked[number]
+        if "refused" in answer:
+            raise BudgetReached(answer["refused"])
+        return bool(answer["capped"])
+
+
+class _OfCall:
+    def __init__(self, purse: Purse, call: int):
+        self._purse = purse
+        self._call = call
+
+    async def reserve(self, model: str, most: Spent) -> bool:
+        return await self._purse.ask(self._call, most)
+
+    def loose(self, spending: Spending) -> None:
+        """The parent has counted it as lost when the call ended."""
+
+    def heard(self, attempt: Attempt, model: str, headers: Mapping[str, str]) -> None:
+        """What a provider says of its limits comes with what it refuses, too."""
+
+    async def answer(self, fingerprint: str, make: Callable[[], Awaitable[str]], keep: Callable[[str], None]) -> str:
+        return await make()
