@@ -34,8 +34,8 @@ class Attempt:
     that was made, and the texts in it by parameter; `time_left`: seconds that its call may take, where that is not the
     step's timeout. The last ones are admission's: `gate` is where calls of the step `gate_of` wait, `inside` the gate
     whose call is in progress since `began` (UTC seconds), `passed` the ceilings that keep room for it; `pause`: the
-    fault that it met costs no attempt, and the next try comes after so many seconds. `spending` and `answers` go with the
-    fact that is stated next.
+    fault that it met costs no attempt, and the next try comes after so many seconds. `spending` and `answers`
+    go with the fact that is stated next.
     """
 
     __slots__ = (

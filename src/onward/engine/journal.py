@@ -178,7 +178,9 @@ class Journal:
             try:
                 outcome = self._store.write(self.run, batch)
             except BaseException as error:
-                for future in (*(fed for _, fed in feeding), *(asked for _, asked in reserving)):
+                waiting: list[Future[Any]] = [fed for _, fed in feeding]
+                waiting += [asked for _, asked in reserving]
+                for future in waiting:
                     _refuse(future, error)
                 raise
             self._reader.committed(batch.facts, outcome)

@@ -1,4 +1,4 @@
-"""What an answer is to be: text, or JSON that fits a type, whose schema goes to the model and whose answer is checked."""
+"""What an answer is to be: text, or JSON that fits a type; its schema goes to the model, its answer is checked."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def what_is_wrong(misfit: Misfit) -> str:
 def _wrapper(returns: Any) -> Any:
     from pydantic import create_model
 
-    return create_model("Answer", **{WRAPPED: (returns, ...)})
+    fields: dict[str, Any] = {WRAPPED: (returns, ...)}
+    return create_model("Answer", **fields)
 
 
 def _is_object(schema: dict[str, Any]) -> bool:

@@ -66,8 +66,8 @@ def _count(change: Change, spending: Spending) -> None:
         change.count(f"spent {name}", spent.model, getattr(spent, name))
     if not spending.freed_picodollars and not spending.freed_tokens:
         return
-    freed = {"picodollars": -spending.freed_picodollars, "tokens": -spending.freed_tokens}
-    change.execute("reserve", model=spent.model, requests=-spent.requests, **freed)
+    freed = -spending.freed_picodollars, -spending.freed_tokens
+    change.execute("reserve", model=spent.model, requests=-spent.requests, picodollars=freed[0], tokens=freed[1])
     if spent.lost or spent.uncounted:
         change.count("lost picodollars", spent.model, spending.freed_picodollars)
         change.count("lost tokens", spent.model, spending.freed_tokens)
