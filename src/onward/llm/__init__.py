@@ -1,0 +1,1 @@
+"""AI jobs: prompts, models and what they cost."""
