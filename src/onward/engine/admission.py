@@ -11,7 +11,8 @@ from onward.engine.attempt import Attempt
 from onward.engine.gates import Ceiling, Gate, Gates, Shut
 from onward.engine.model_ceiling import ModelCeiling
 from onward.job.plan import Plan, StepPlan
-from onward.policy.rates import rates_of
+from onward.policy.pace import LONGEST_WAIT
+from onward.policy.rates import rates
 from onward.ports.work import GateStanding, GateWish, Pause
 
 PATIENCE = 0.5
@@ -140,12 +141,11 @@ class Admission:
 
     def heard_rates(self, attempt: Attempt, model: str, headers: Mapping[str, str]) -> None:
         """A provider told of its limits: where nothing is left, all that go there wait."""
-        rates = rates_of(headers, time.time())
-        if rates is None:
-            return
+        told = rates(headers, time.time())
         if model in self.models:
-            self.models[model].learn(rates)
-        wait = rates.wait
+            self.models[model].learn(told)
+        used_up = [one.reset for one in (told.requests, told.tokens) if one.remaining == 0 and one.reset]
+        wait = min(max([*used_up, told.retry_after or 0.0]), LONGEST_WAIT)
         if wait > 0 and attempt.gate is not None:
             attempt.gate.asked_until = max(attempt.gate.asked_until, time.time() + wait)
             attempt.gate.mark()

@@ -9,7 +9,7 @@ from onward.engine.gates import Ceiling
 from onward.job.models import ModelTraits
 from onward.model import Spent
 from onward.policy.adaptive import Adaptive
-from onward.policy.pace import Bucket
+from onward.policy.pace import Bucket, DebtBucket
 from onward.policy.rates import Rates
 
 GUESS = 1000
@@ -25,7 +25,7 @@ class ModelCeiling(Ceiling):
     def __init__(self, model: ModelTraits, concurrency: int, patient: bool):
         super().__init__(None, model.requests_per_minute if patient else None)
         self.name = model.name
-        self.tokens = Bucket(model.tokens_per_minute) if model.tokens_per_minute and patient else None
+        self.tokens = DebtBucket(model.tokens_per_minute) if model.tokens_per_minute and patient else None
         self._adaptive = Adaptive(min(model.max_concurrency or concurrency, concurrency))
         self._expected = float(GUESS)
         self._may_learn = patient and model.requests_per_minute is None and model.tokens_per_minute is None
@@ -35,13 +35,13 @@ class ModelCeiling(Ceiling):
         return self._adaptive.limit
 
     def is_free(self, now: float) -> bool:
-        return super().is_free(now) and (self.tokens is None or self.tokens.available(now) > 0)
+        return super().is_free(now) and (self.tokens is None or self.tokens.next_at(now, self._expected) <= now)
 
     def free_at(self, now: float) -> float | None:
         by_requests = super().free_at(now) if self.bucket is not None else now
         if self.room == 0 or by_requests is None:
             return None
-        return by_requests if self.tokens is None else max(by_requests, self.tokens.next_at(now))
+        return by_requests if self.tokens is None else max(by_requests, self.tokens.next_at(now, self._expected))
 
     def take(self, now: float) -> None:
         super().take(now)
@@ -52,10 +52,11 @@ class ModelCeiling(Ceiling):
         """A call has ended, with these requests."""
         requests = sum(one.requests for one in spent)
         tokens = sum(one.tokens_in + one.tokens_out for one in spent)
-        if self.bucket is not None and requests > 1:
-            self.bucket.take(requests - 1)
+        if self.bucket is not None:
+            for _ in range(1, requests):
+                self.bucket.take()
         if self.tokens is not None:
-            self.tokens.take(tokens - self._expected)
+            self.tokens.correct(tokens - self._expected)
         if throttled:
             self._adaptive.throttled(now)
         elif requests:
@@ -64,3 +65,10 @@ class ModelCeiling(Ceiling):
 
     def learn(self, rates: Rates) -> None:
         """Limits that the job does not declare are those that the provider tells."""
+        if not self._may_learn:
+            return
+        requests, tokens = rates.requests.per_minute, rates.tokens.per_minute
+        if requests and (self.bucket is None or self.bucket.per_minute != requests):
+            self.bucket = Bucket(requests)
+        if tokens and (self.tokens is None or self.tokens.per_minute != tokens):
+            self.tokens = DebtBucket(tokens)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import email.utils
 import errno
-import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +20,7 @@ from onward.errors import (
     UnusableAnswer,
 )
 from onward.model import Kind
+from onward.policy import rates
 from onward.policy.masking import masked
 from onward.policy.pace import LONGEST_WAIT
 
@@ -289,25 +288,7 @@ def _retry_after(error: BaseException, now: float) -> float | None:
     if isinstance(given, int | float) and given >= 0:
         return min(float(given), LONGEST_WAIT)
     headers = getattr(getattr(error, "response", None), "headers", None) or getattr(error, "headers", None)
-    value = _header(headers, "retry-after") if headers is not None else None
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = email.utils.parsedate_to_datetime(value).timestamp() - now
-        except (ValueError, TypeError):
-            return None
-    return None if math.isnan(seconds) else min(max(seconds, 0.0), LONGEST_WAIT)
-
-
-def _header(headers: Any, name: str) -> str | None:
-    if isinstance(headers, Mapping) or hasattr(headers, "items"):
-        for key, value in headers.items():
-            if str(key).lower() == name:
-                return str(value)
-    return None
+    return rates.retry_after(headers, now)
 
 
 def _class_names(error: BaseException) -> set[str]:

@@ -46,3 +46,51 @@ class Bucket:
     def next_at(self, now: float) -> float:
         """When a call may begin."""
         return now if self.available(now) else now + (1.0 - self.tokens) * 60.0 / self.per_minute
+
+
+@dataclass(slots=True)
+class DebtBucket:
+    """A bucket for what is known only afterwards, such as the tokens of an answer: an estimate is taken before, the
+    difference corrected after, and what was too little is owed before the next call.
+
+    A take waits until it is covered, but never for more than half of what the bucket holds, a fifth of a second's
+    worth: so a late look loses nothing, and large takes need no saving up. What comes back from estimates that were
+    too high may be taken at once, beyond what the bucket holds; left alone it goes as fast as it would have come.
+
+    No minute has more than `per_minute`, a fifth of a second's worth, what its largest take has beyond half of that,
+    and what the calls under way when it began were estimated wrongly by. `now` in seconds of one clock.
+    """
+
+    per_minute: float
+    _level: float | None = None
+    _filled_at: float = 0.0
+
+    @property
+    def holds(self) -> float:
+        return max(1.0, self.per_minute / 60.0 * BURST_SECONDS)
+
+    def available(self, now: float) -> float:
+        """What is left now; negative while something is owed."""
+        if self._level is None:
+            self._level, self._filled_at = self.holds / 2, now
+        comes = max(now - self._filled_at, 0.0) * self.per_minute / 60.0
+        room = self.holds - self._level
+        self._level += min(comes, room) if room > 0 else max(-comes, room)
+        self._filled_at = now
+        return self._level
+
+    def take(self, number: float) -> None:
+        """Take as many as a call is thought to need, whatever is left."""
+        self._level = self._now() - number
+
+    def correct(self, more: float) -> None:
+        """A call has needed `more` than was taken for it; negative where it needed fewer."""
+        self._level = self._now() - more
+
+    def next_at(self, now: float, number: float) -> float:
+        """When a call that is thought to need so many may begin: `now`, or later."""
+        short = min(number, self.holds / 2) - self.available(now)
+        return now if short <= self.holds * 1e-9 else now + short * 60.0 / self.per_minute
+
+    def _now(self) -> float:
+        return self.holds / 2 if self._level is None else self._level
