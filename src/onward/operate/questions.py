@@ -117,6 +117,7 @@ def failures(
             "at": moment(one.at),
             "waiting": None if one.waiting is None else _waiting(one.waiting),
             "vanished": one.vanished,
+            "received": one.received,
         }
         for one in desk.failures(subject.number, states, kind)
     )
@@ -167,6 +168,7 @@ def show(desk: Desk, subject: Subject, record: int, payloads: bool = False) -> d
             "attempts": failure.attempts,
             "at": moment(failure.at),
             "run": _name(failure.run),
+            "received": failure.received,
         },
         "effects": [_entry(one, payloads) for one in facts.entries],
         "history": [
@@ -330,5 +332,9 @@ def _generation(one: GenerationFacts) -> dict[str, Any]:
                 "run": _name(checkpoint.run),
             }
             for checkpoint in one.checkpoints
+        ],
+        "usage": [
+            {"step": used.step, "version": used.version, **spent(used.spent), "seconds": round(used.spent.seconds, 3)}
+            for used in one.usage
         ],
     }

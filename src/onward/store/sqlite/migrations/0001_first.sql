@@ -225,7 +225,7 @@ SELECT r.id AS record, r.instance, r.position, r.key, r.state, r.vanished, r.hol
     CASE r.state WHEN 'unconfirmed' THEN (
         SELECT h.reason FROM history h WHERE h.record = r.id AND h.event = 'effect_unconfirmed' ORDER BY h.id DESC LIMIT 1)
     END AS waits_for,
-    coalesce(f.attempts, r.attempts) AS attempts, coalesce(f.at, r.since) AS at
+    coalesce(f.attempts, r.attempts) AS attempts, coalesce(f.at, r.since) AS at, f.received
 FROM records r
 LEFT JOIN effects e ON r.state = 'unconfirmed' AND e.record = r.id AND e.generation = r.generation
     AND e.state IN ('intended', 'unknown', 'sent')
