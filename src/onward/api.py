@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from onward import codec, runner
+from onward.engine.bill import asking
 from onward.engine.govern import Bounds
 from onward.engine.tally import Progress
 from onward.errors import DeclarationError, ExportError, OutputError, UsageError
@@ -471,16 +472,20 @@ def _name(job: Job | str) -> str:
 def _subject(desk: Desk, job: Job | str, params: Any, instance: str | None) -> Subject:
     binding = bind(job, params, instance) if isinstance(job, Job) and params is not None else None
     facts = questions.choose_instance(desk, _name(job), binding.instance if binding else instance)
-    return Subject(_name(job), facts.name, facts.number, _today(job, binding, facts))
+    steps = _steps_now(job, binding, facts)
+    if steps is None:
+        today = {step.name: step.version for step in facts.versions}
+        return Subject(_name(job), facts.name, facts.number, today)
+    today = {step.name: step.version for step in steps}
+    return Subject(_name(job), facts.name, facts.number, today, asking(steps))
 
 
-def _today(job: Job | str, binding: Binding | None, facts: InstanceFacts) -> dict[str, str]:
-    """Versions by step: of the job as it is now, for these params or those of the newest run."""
+def _steps_now(job: Job | str, binding: Binding | None, facts: InstanceFacts) -> Sequence[StepPlan] | None:
+    """The steps of the job as it is now, for these params or those of the newest run; None where they cannot be had."""
     if isinstance(job, Job):
         with contextlib.suppress(UsageError):  # params that no longer fit: what the newest run had
-            binding = binding or job.bind_json(facts.params)
-            return {step.name: step.version for step in job.plan(binding.params).steps}
-    return {step.name: step.version for step in facts.versions}
+            return job.plan((binding or job.bind_json(facts.params)).params).steps
+    return None
 
 
 def _act(

@@ -230,7 +230,8 @@ class Fact:
     `step` counts as started when `started`. `checkpoint` is the output of `done_step`, made by `version`.
     `lineage` is set with SUCCEEDED: the versions that made the result, in step order. `gate`: where a record that
     leaves this run waits for its next call (JSON text of a group's or step's name and a value), None for no such place.
-    `sent_by`: the job that had sent what this checkpoint adopts. `spending` counts also where the fence is gone;
+    `sent_by`: the job that had sent what this checkpoint adopts. `spending` counts also where the fence is gone, and is
+    not None where a step that asks models is over;
     `answers`: (fingerprint of a request, the answer's text) that other records may take.
     """
 

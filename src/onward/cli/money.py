@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from onward.cli.grid import table
+from onward.cli.words import between, rough
 
 CENTS = 2
 UNKNOWN = "unknown"
@@ -26,6 +27,47 @@ def _places(usd: float) -> int:
     if usd >= 0.1 or usd <= 0:
         return CENTS
     return min(1 - math.floor(math.log10(usd)), 8)
+
+
+def about(usd: float, p10: float, p90: float, what: str = "") -> str:
+    """`about $31 (27–36)`, or `about $31 to finish (27–36)`: all three to the places of the first."""
+    places = _places(usd)
+    expected, least, most = (f"{value:,.{places}f}" for value in (usd, p10, p90))
+    span = "" if least == most == expected else f" ({between(least, most)})"
+    return f"about ${expected}{what}{span}"
+
+
+def about_time(seconds: float, p10: float, p90: float) -> str:
+    """`about 4 min (3–6 min)`."""
+    span = between(rough(p10), rough(p90))
+    return f"about {rough(seconds)}" + (f" ({span})" if span != rough(seconds) else "")
+
+
+def standing(found: Mapping[str, Any]) -> Iterator[str]:
+    """Of a status: what was spent, what is to be, and how long it is to take."""
+    cost, time = found["cost"], found["time_to_finish"]
+    finish, is_over = cost["to_finish"], time["seconds"] == 0
+    if cost["requests"] or finish["usd"]:
+        yield f"cost: {spent(cost)}" + ("" if is_over else f", {to_finish(finish)}")
+    if time["seconds"]:
+        yield f"to finish: {about_time(time['seconds'], time['p10'], time['p90'])}, at the pace of the newest run"
+
+
+def spent(cost: Mapping[str, Any]) -> str:
+    """`$3.21 spent (1,204,331 tokens in, 88,120 out)`."""
+    amount = "an unknown amount" if cost["spent_usd"] is None else dollars(cost["spent_usd"])
+    tokens = [f"{_count(cost['tokens_in'])} tokens in", f"{_count(cost['tokens_out'])} out"]
+    if cost["cached_tokens"]:
+        tokens.insert(1, f"{cost['cached_tokens']:,} of them cached")
+    if cost["lost"]:
+        tokens.append(f"{cost['lost']:,} {'request' if cost['lost'] == 1 else 'requests'} lost")
+    return f"{amount} spent ({', '.join(tokens)})"
+
+
+def to_finish(finish: Mapping[str, Any]) -> str:
+    if finish["usd"] is None:
+        return f"what the rest costs cannot be told: {finish['why']}"
+    return about(finish["usd"], finish["p10"], finish["p90"], " to finish")
 
 
 def usage(used: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:

@@ -52,6 +52,7 @@ def status(found: Answer, target: Target) -> Iterator[RenderableType]:
     line.append(f" {done:,} / {total:,}" + (f"  {100 * done // total}%" if total and found["source_complete"] else ""))
     yield line.append("" if found["source_complete"] else " (the input is not read to its end)", style="dim")
     yield from _counts_line(found)
+    yield from map(Text, money.standing(found))
     yield from _steps(found)
     yield from table(
         "waiting for",

@@ -88,6 +88,23 @@ def clock(moment: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.gmtime(moment)) + " UTC"
 
 
+def rough(value: float) -> str:
+    """Seconds, no finer than a guess can be."""
+    if value < 90:
+        return f"{max(round(value / 5) * 5, 5)} s"
+    if value < 3600:
+        return f"{round(value / 60)} min"
+    return duration(round(value / 600) * 600 if value > 36000 else round(value / 60) * 60)
+
+
+def between(first: str, last: str) -> str:
+    """`27–36`, `3–6 min`: what both have in common is said once."""
+    if first == last:
+        return first
+    number, _, unit = first.partition(" ")
+    return f"{number}–{last}" if unit and last.partition(" ")[2] == unit and " " not in unit else f"{first}–{last}"
+
+
 def left(eta: float) -> str:
     """A guess of the time left, no finer than a guess can be."""
     if eta < 10:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from onward.model import State
+from onward.ports.bill import Bill, Pace
 from onward.ports.facts import (
     Cause,
     FailedRecord,
@@ -134,6 +135,12 @@ class Desk(Protocol):
 
     def standing(self, instance: int, today: Mapping[str, str]) -> Standing:
         """How an instance stands. `today`: versions by step."""
+
+    def bill(self, instance: int, steps: Sequence[str], again: bool) -> Bill:
+        """What the cost to come is told from. `steps`: today's, in order; `again`: with what failed, too."""
+
+    def pace(self, instance: int) -> Pace | None:
+        """How quickly records ended in the newest run that tells it."""
 
     def failures(self, instance: int, states: Sequence[State], kind: str | None) -> Iterator[FailedRecord]:
         """Records in these states, in source order, without vanished ones."""

@@ -9,12 +9,13 @@ from pathlib import Path
 import apsw
 
 from onward.model import State
+from onward.ports.bill import Bill, Pace
 from onward.ports.clock import Clock
 from onward.ports.desk import Asked, Asking, Became, Choice, Decided, ExportWish, Word
 from onward.ports.facts import Cause, FailedRecord, InstanceFacts, LeftOpen, LogEntry, RecordFacts, Standing, Verified
 from onward.ports.sink import ExportRow
 from onward.ports.work import Pause
-from onward.store.sqlite import connection, history, pausing, reconciling
+from onward.store.sqlite import billing, connection, history, pausing, reconciling
 from onward.store.sqlite.asking import Questions
 from onward.store.sqlite.deciding import Act
 from onward.store.sqlite.liveness import RunLocks
@@ -52,6 +53,14 @@ class SqliteDesk:
     def standing(self, instance: int, today: Mapping[str, str]) -> Standing:
         with connection._plain_errors(self.path):
             return self._questions.standing(instance, today)
+
+    def bill(self, instance: int, steps: Sequence[str], again: bool) -> Bill:
+        with connection._plain_errors(self.path):
+            return billing.read_bill(self._reader, instance, steps, again)
+
+    def pace(self, instance: int) -> Pace | None:
+        with connection._plain_errors(self.path):
+            return billing.read_pace(self._reader, instance)
 
     def failures(self, instance: int, states: Sequence[State], kind: str | None) -> Iterator[FailedRecord]:
         with connection._plain_errors(self.path):

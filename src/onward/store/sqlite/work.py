@@ -15,9 +15,22 @@ from onward.errors import LeaseLost, OnwardError, SourceMoved, StoreWriteError
 from onward.model import Counts, ResultGroup, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
+from onward.ports.bill import Bill, Pace
 from onward.ports.clock import Clock
 from onward.ports.work import Batch, DeadRun, FeedState, GateStanding, OlderOutputs, Outcome, Pause, RunBegun, RunStart
-from onward.store.sqlite import chain, claims, connection, facts, feeding, gates, ledger, names, spending, waits
+from onward.store.sqlite import (
+    billing,
+    chain,
+    claims,
+    connection,
+    facts,
+    feeding,
+    gates,
+    ledger,
+    names,
+    spending,
+    waits,
+)
 from onward.store.sqlite.change import Change, storable
 from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.reading import read_counts, read_older_outputs, read_result_versions
@@ -187,6 +200,15 @@ class SqliteWorkStore:
         with self._change_by(run) as change:
             found = change.one("find_answer", fingerprint=fingerprint)
             return None if found is None else str(found)
+
+    def bill(self, instance: int, steps: Sequence[str]) -> Bill:
+        self._check_fault()
+        with connection._plain_errors(self.path):
+            return billing.read_bill(self._connection, instance, steps, again=False)
+
+    def note_pace(self, run: int, pace: Pace) -> None:
+        with self._change(self._instances[run], run) as change:
+            change.execute("note_pace", pace=billing.as_text(pace))
 
     def older_outputs(self, instance: int, today: Mapping[str, str]) -> OlderOutputs:
         return read_older_outputs(self._connection, instance, today)

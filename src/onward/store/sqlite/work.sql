@@ -22,6 +22,9 @@ UPDATE runs SET lease_until = :lease_until WHERE id = :run AND ended IS NULL
 -- name: note_stop
 UPDATE runs SET told = coalesce(told, :reason) WHERE id = :run AND ended IS NULL
 
+-- name: note_pace
+UPDATE runs SET pace = :pace WHERE id = :run AND ended IS NULL
+
 -- name: end_run
 UPDATE runs SET ended = :now, exit_code = :exit_code, reason = :reason WHERE id = :run AND ended IS NULL
 

@@ -28,6 +28,7 @@ CREATE TABLE runs (
     told        TEXT,
     boot        TEXT NOT NULL,
     lease_until REAL NOT NULL,
+    pace        TEXT, -- how quickly records have ended lately: [seconds, windows, sum, sum of squares]
     entries     INTEGER NOT NULL DEFAULT 0, -- of its chain in the history
     head        TEXT NOT NULL DEFAULT ''
 );
@@ -159,15 +160,20 @@ CREATE TABLE usage (
     PRIMARY KEY (record, generation, step, model)
 ) WITHOUT ROWID;
 
--- What the checkpoints of a step cost, as running sums of the powers of microdollars.
+-- What records that are through with a step cost there, with attempts that failed: sums of the powers of microdollars,
+-- and what the same records had cost at other steps before.
 CREATE TABLE costs (
-    instance INTEGER NOT NULL,
-    step     TEXT NOT NULL,
-    version  TEXT NOT NULL,
-    n        INTEGER NOT NULL,
-    first    REAL NOT NULL,
-    second   REAL NOT NULL,
-    third    REAL NOT NULL,
+    instance       INTEGER NOT NULL,
+    step           TEXT NOT NULL,
+    version        TEXT NOT NULL,
+    n              INTEGER NOT NULL,
+    unknown        INTEGER NOT NULL, -- so many more, whose cost is not known
+    first          REAL NOT NULL,
+    second         REAL NOT NULL,
+    third          REAL NOT NULL,
+    earlier        REAL NOT NULL,
+    earlier_second REAL NOT NULL,
+    crossed        REAL NOT NULL,
     PRIMARY KEY (instance, step, version)
 ) WITHOUT ROWID;
 
