@@ -1,46 +1,14 @@
-"""Money and tokens as people read them."""
+"""What was spent, as questions tell it."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import RenderableType
 
+from onward.cli.amounts import about_time, count, dollars, spent, to_finish
 from onward.cli.grid import table
-from onward.cli.words import between, rough
-
-CENTS = 2
-UNKNOWN = "unknown"
-
-
-def dollars(usd: float | None) -> str:
-    """`$3.21`, `$0.0042`; what is less than ten cents with two digits that say something."""
-    return UNKNOWN if usd is None else f"${usd:,.{max(CENTS, _places(usd))}f}"
-
-
-def _places(usd: float) -> int:
-    """Decimal places for two digits of an amount; none from ten dollars on."""
-    if usd >= 10:
-        return 0
-    if usd >= 0.1 or usd <= 0:
-        return CENTS
-    return min(1 - math.floor(math.log10(usd)), 8)
-
-
-def about(usd: float, p10: float, p90: float, what: str = "") -> str:
-    """`about $31 (27–36)`, or `about $31 to finish (27–36)`: all three to the places of the first."""
-    places = _places(usd)
-    expected, least, most = (f"{value:,.{places}f}" for value in (usd, p10, p90))
-    span = "" if least == most == expected else f" ({between(least, most)})"
-    return f"about ${expected}{what}{span}"
-
-
-def about_time(seconds: float, p10: float, p90: float) -> str:
-    """`about 4 min (3–6 min)`."""
-    span = between(rough(p10), rough(p90))
-    return f"about {rough(seconds)}" + (f" ({span})" if span != rough(seconds) else "")
 
 
 def standing(found: Mapping[str, Any]) -> Iterator[str]:
@@ -53,23 +21,6 @@ def standing(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"to finish: {about_time(time['seconds'], time['p10'], time['p90'])}, at the pace of the newest run"
 
 
-def spent(cost: Mapping[str, Any]) -> str:
-    """`$3.21 spent (1,204,331 tokens in, 88,120 out)`."""
-    amount = "an unknown amount" if cost["spent_usd"] is None else dollars(cost["spent_usd"])
-    tokens = [f"{_count(cost['tokens_in'])} tokens in", f"{_count(cost['tokens_out'])} out"]
-    if cost["cached_tokens"]:
-        tokens.insert(1, f"{cost['cached_tokens']:,} of them cached")
-    if cost["lost"]:
-        tokens.append(f"{cost['lost']:,} {'request' if cost['lost'] == 1 else 'requests'} lost")
-    return f"{amount} spent ({', '.join(tokens)})"
-
-
-def to_finish(finish: Mapping[str, Any]) -> str:
-    if finish["usd"] is None:
-        return f"what the rest costs cannot be told: {finish['why']}"
-    return about(finish["usd"], finish["p10"], finish["p90"], " to finish")
-
-
 def usage(used: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     """What a generation's requests to models came to, a row for each step and model."""
     rows = [
@@ -77,8 +28,8 @@ def usage(used: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
             one["step"],
             one["model"],
             f"{one['requests']:,}" + _besides(one),
-            _count(one["tokens_in"]) + (f" ({one['cached_tokens']:,} cached)" if one["cached_tokens"] else ""),
-            _count(one["tokens_out"]),
+            count(one["tokens_in"]) + (f" ({one['cached_tokens']:,} cached)" if one["cached_tokens"] else ""),
+            count(one["tokens_out"]),
             dollars(one["spent_usd"]),
             f"{one['seconds']:.2f}",
         )
@@ -90,7 +41,3 @@ def usage(used: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
 def _besides(one: Mapping[str, Any]) -> str:
     parts = [f"{one[name]:,} {said}" for name, said in (("repairs", "to repair"), ("lost", "lost")) if one[name]]
     return f" ({', '.join(parts)})" if parts else ""
-
-
-def _count(number: int | None) -> str:
-    return UNKNOWN if number is None else f"{number:,}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onward import runner
+from onward.cli import spending
 from onward.cli.target import Target
 from onward.cli.words import brief, counted, duration, records
 
@@ -82,6 +83,7 @@ def closing(result: RunResult, finished: Mapping[str, Any], target: Target) -> I
         yield "the input is empty: it has no records"
     if finished.get("head"):
         yield f"history: {finished['head']}"
+    yield from spending.closing(finished)
     yield from _adopted(finished.get("adopted", {}))
     waiting = finished.get("held", {}).get("stale", 0)
     if waiting:

@@ -105,12 +105,9 @@ def between(first: str, last: str) -> str:
     return f"{number}–{last}" if unit and last.partition(" ")[2] == unit and " " not in unit else f"{first}–{last}"
 
 
-def left(eta: float) -> str:
-    """A guess of the time left, no finer than a guess can be."""
+def left(eta: float, ends: tuple[float, float, float] | None = None) -> str:
+    """A guess of the time left, no finer than a guess can be, and its P10 and P90: `about 4 min left (3–6 min)`."""
     if eta < 10:
         return "a few seconds left"
-    if eta < 90:
-        return f"about {round(eta / 5) * 5} s left"
-    if eta < 3600:
-        return f"about {round(eta / 60)} min left"
-    return f"about {duration(round(eta / 600) * 600 if eta > 36000 else round(eta / 60) * 60)} left"
+    span = rough(eta) if ends is None else between(rough(ends[0]), rough(ends[2]))
+    return f"about {rough(eta)} left" + ("" if span == rough(eta) else f" ({span})")

@@ -1,15 +1,57 @@
-"""The cost to come of one instance, from what its store keeps."""
+"""What asking models has cost, and what it is to cost, of one instance."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
+from onward.job.models import PICO
 from onward.job.plan import StepPlan
+from onward.model import Spent
 from onward.policy.bill import Outlook, Part, Sample, correlation, outlook, scaled
 from onward.policy.forecast import Moments
 from onward.ports.bill import Bill, CostSums
 
 MICRO = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """`spent` by the instance, and `here` by this run, as `cost` has it; and what is to come, in US dollars."""
+
+    spent: Mapping[str, Any]
+    here: Mapping[str, Any]
+    to_come: Outlook
+
+
+@dataclass(frozen=True, slots=True)
+class AtModel:
+    """How many calls are at a model now, and how many may be; when it throttled the last time (UTC seconds)."""
+
+    name: str
+    calls: int
+    most: int
+    throttled: float | None
+
+
+def cost(parts: Iterable[Spent]) -> dict[str, Any]:
+    """What requests to models came to: null for what is not known, zero where nothing was asked."""
+    total = Spent("")
+    for one in parts:
+        total.add(one)
+    tokens = {
+        "tokens_in": total.tokens_in,
+        "tokens_out": total.tokens_out,
+        "cached_tokens": total.cached_tokens,
+    }
+    is_known = not total.unpriced and not total.uncounted
+    return {
+        "spent_usd": total.picodollars / PICO if is_known else None,
+        **(dict.fromkeys(tokens) if total.uncounted else tokens),
+        "requests": total.requests,
+        "lost": total.lost,
+    }
 
 
 def asking(steps: Iterable[StepPlan]) -> dict[str, bool]:

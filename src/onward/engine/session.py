@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onward.engine.attempt import Attempt
+from onward.engine.bill import Money, asking, cost, cost_to_come
 from onward.engine.calls import LocalCaller, OwnCalls
 from onward.engine.children import Assignment, Processes
 from onward.engine.desk import Budgets, CallDesk
@@ -121,6 +122,7 @@ class Session:
         self._job, self._binding, self._options, self._plan = job, binding, options, plan
         self._store, self._begun, self._place = store, begun, place
         self._began = time.time()
+        self._asks = asking(plan.steps)
         self._counts, self._pauses = store.counts(begun.instance), store.pauses(begun.instance)
         concurrency = options.concurrency or plan.concurrency
         common = {"job": job.name, "instance": binding.instance, "run": str(begun.run)}
@@ -296,6 +298,8 @@ class Session:
             ending = replace(ending, next_act="failures" if remains.failed else "export")
         stale, older = 0, 0
         try:
+            if (pace := self._tally.pace()) is not None:
+                self._store.note_pace(self._begun.run, pace)
             head = self._store.end_run(self._begun.run, code, ending.reason, ending.detail)
             counts = self._store.counts(self._begun.instance)
             stale = ResultVersions(self._store.results_by_version(self._begun.instance)).stale(self._versions())
@@ -325,8 +329,15 @@ class Session:
             recorded=not lost,
             head=head,
             next_act=ending.next_act,
+            **self._costs(counts),
         )
         return RunResult(code, ending.text, str(self._begun.run), plain, counts.total, seconds)
+
+    def _costs(self, counts: Counts) -> dict[str, Any]:
+        """What asking models has cost: in all, and in this run."""
+        if not self._asks and not counts.spent:
+            return {}
+        return {"cost": cost(counts.spent.values()), "cost_here": cost(self._worker.budgets.spent.values())}
 
     def _remains(self, counts: Counts) -> Remains:
         failed = counts.of(State.FAILED) + counts.of(State.QUARANTINED) + counts.of(State.UNCONFIRMED)
@@ -393,7 +404,8 @@ class Session:
 
     def _progress(self) -> Progress:
         now = time.time()
-        tally = self._tally
+        tally, limit = self._tally, self._options.bounds.limit
+        left = tally.time_left(limit)
         return Progress(
             job=self._job.name,
             instance=self._binding.instance,
@@ -403,15 +415,26 @@ class Session:
             started=self._began,
             now=now,
             rate=tally.rate(now),
-            eta=tally.eta(now, self._options.bounds.limit),
+            eta=tally.eta(now, limit) if left is None else left.expected,
+            time_left=left,
+            money=self._money(),
+            models=self._worker.admission.at_models(),
             calls=self._worker.slots.calls,
             retrying=tally.retrying(now),
             ended_here=tally.ended,
             longest=longest_call(self._worker),
             held=tally.counts.held,
             next_try=tally.next_try(),
-            target=self._options.bounds.limit,
+            target=limit,
         )
+
+    def _money(self) -> Money | None:
+        if not self._asks:
+            return None
+        tally, limit = self._tally, self._options.bounds.limit
+        left = None if limit is None else max(limit - tally.ended, 0)
+        to_come = cost_to_come(tally.bill, self._versions(), self._asks, most=left)
+        return Money(cost(tally.counts.spent.values()), cost(self._worker.budgets.spent.values()), to_come)
 
     def _stop_by_signal(self, number: int) -> None:
         self._stopping = spawn(self._told_to_stop(signal.Signals(number).name))

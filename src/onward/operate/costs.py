@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from onward.engine.bill import cost_to_come
-from onward.job.models import PICO
+from onward.engine.bill import cost, cost_to_come
 from onward.model import Counts, Spent, State
-from onward.policy.bill import Outlook, Why
-from onward.policy.forecast import FEWEST, Moments, Range, time_left
+from onward.policy.bill import Outlook
+from onward.policy.forecast import Moments, Range, time_left
 from onward.ports.bill import Bill, Pace
 
 UNREAD = "the input is not read to its end"
 WITHOUT_JOB = "without the job's file it is not known what it asks"
-
-
-def cost(parts: Iterable[Spent]) -> dict[str, Any]:
-    """What requests to models came to: null for what is not known, zero where nothing was asked."""
-    total = Spent("")
-    for one in parts:
-        total.add(one)
-    tokens = {
-        "tokens_in": total.tokens_in,
-        "tokens_out": total.tokens_out,
-        "cached_tokens": total.cached_tokens,
-    }
-    is_known = not total.unpriced and not total.uncounted
-    return {
-        "spent_usd": total.picodollars / PICO if is_known else None,
-        **(dict.fromkeys(tokens) if total.uncounted else tokens),
-        "requests": total.requests,
-        "lost": total.lost,
-    }
 
 
 def spent(one: Spent) -> dict[str, Any]:
@@ -59,15 +39,7 @@ def to_finish(
 def told(found: Outlook, why: str | None = None) -> dict[str, Any]:
     """`usd`, `p10` and `p90`, null where it cannot be told, and then `why` not."""
     usd, p10, p90 = (None, None, None) if found.range is None else _money(found.range)
-    return {"usd": usd, "p10": p10, "p90": p90, "why": why or why_not(found.why, found.step)}
-
-
-def why_not(why: Why, step: str) -> str | None:
-    if why == "price":
-        return f"the price of a model that {step} asks is not known"
-    if why == "samples":
-        return f"fewer than {FEWEST} records are through with {step} as it is now"
-    return None
+    return {"usd": usd, "p10": p10, "p90": p90, "why": why or found.reason}
 
 
 def _money(found: Range) -> tuple[float, float, float]:

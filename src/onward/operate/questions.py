@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from onward.codec import loads
+from onward.engine.bill import cost
 from onward.errors import UsageError
 from onward.model import Kind, Result, State
-from onward.operate.costs import cost, spent, time_to_finish, to_finish, to_go
+from onward.operate.costs import spent, time_to_finish, to_finish, to_go
 from onward.policy.versions import ResultVersions, first_stale
 from onward.ports.desk import Desk, ExportWish
 from onward.ports.facts import EntryFacts, GenerationFacts, InFlight, InstanceFacts, RecordFacts, RunFacts, Waiting

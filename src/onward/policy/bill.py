@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from onward.policy.forecast import Moments, Range, forecast
+from onward.policy.forecast import FEWEST, Moments, Range, forecast
 
 Why = Literal["", "price", "samples"]
 
@@ -38,6 +38,15 @@ class Outlook(NamedTuple):
     range: Range | None
     why: Why = ""
     step: str = ""
+
+    @property
+    def reason(self) -> str | None:
+        """Why it cannot be told, in words."""
+        if self.why == "price":
+            return f"the price of a model that {self.step} asks is not known"
+        if self.why == "samples":
+            return f"fewer than {FEWEST} records are through with {self.step} as it is now"
+        return None
 
 
 NOTHING = Outlook(Range(0.0, 0.0, 0.0))

@@ -20,8 +20,8 @@ TO_GO = (State.PENDING, State.IN_PROGRESS, State.UNCONFIRMED)
 def read_bill(connection: apsw.Connection, instance: int, steps: Sequence[str], again: bool) -> Bill:
     """`steps`: today's, in order; `again`: what failed is counted, too."""
     with connection:
-        found = _read_bill(connection, instance, steps, again)
-    return found
+        return _read_bill(connection, instance, steps, again)
+    raise AssertionError("the reading does not swallow faults")
 
 
 def _read_bill(connection: apsw.Connection, instance: int, steps: Sequence[str], again: bool) -> Bill:
