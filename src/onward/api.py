@@ -22,7 +22,7 @@ from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.plan import FailureLimit, StepPlan
 from onward.model import Result, RunResult
-from onward.operate import acts, choices, history, pausing, questions, reconciling
+from onward.operate import acts, choices, estimating, history, pausing, questions, reconciling
 from onward.operate.acts import Marked
 from onward.operate.questions import Subject
 from onward.operate.reconciling import Decision, Reconciled
@@ -89,6 +89,35 @@ def status(
     """
     with _desk(job, store) as desk:
         return questions.status(desk, _subject(desk, job, params, instance))
+
+
+def estimate(
+    job: Job,
+    *,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    limit: int | None = None,
+) -> dict[str, Any]:
+    """What a run would work on, and what that is to cost and to take, as `onward run --estimate --json` has it.
+
+    Nothing is asked and nothing changed; the source is read, to count it, where no run has read it to its end. `limit`:
+    a run with this limit. Numbers are null while too little is known: at least five records have to be through with
+    each step that asks a model. Raises UsageError, SourceError.
+    """
+    _stop_if_only_loaded()
+    if not isinstance(job, Job):
+        raise UsageError(f"an estimate needs the job itself, not {job!r}")
+    binding = bind(job, params, instance)
+    plan, source = job.plan(binding.params), job.open_source(binding.params)
+    url = runner.store_url(job, store)
+    with contextlib.ExitStack() as stack:
+        desk = stack.enter_context(contextlib.closing(runner.open_desk(url))) if runner.is_there(url) else None
+        if desk is not None and binding.instance in {one.name for one in desk.instances(job.name)}:
+            subject = _subject(desk, job, params, binding.instance)
+            return estimating.estimate(desk, subject, plan, source, limit)
+    place = runner.shown_place(url)
+    return estimating.before_the_first(job.name, binding.instance, place, plan, source, limit)
 
 
 def instances(job: Job | str, *, store: str | None = None) -> list[dict[str, Any]]:

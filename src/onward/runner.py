@@ -60,6 +60,12 @@ def is_in_memory(url: str | None) -> bool:
     return url is not None and path_of(url) is None
 
 
+def is_there(url: str) -> bool:
+    """Whether there is a store that can be asked."""
+    file = _file_of(url)
+    return file is not None and file.exists()
+
+
 def settled(url: str) -> str:
     """The same store's address, whatever becomes of the current folder."""
     file = _file_of(url)

@@ -36,7 +36,7 @@ def about(usd: float, p10: float, p90: float, what: str = "") -> str:
 
 def about_time(seconds: float, p10: float, p90: float) -> str:
     """`about 4 min (3–6 min)`."""
-    span = between(rough(p10), rough(p90))
+    span = between(rough(p10, seconds), rough(p90))
     return f"about {rough(seconds)}" + (f" ({span})" if span != rough(seconds) else "")
 
 

@@ -104,6 +104,7 @@ _RUN = (
     Flag("--log-format", "log_format", "text, or json: one event a line on the error output.", "FORMAT",
          one_of("text", "json"), "text", "text"),
     Flag("--json", "as_json", "Last line of the output is the status object; all else is on the error output."),
+    Flag("--estimate", "estimate", "Only tell how many records are to go, their cost and time; nothing is asked."),
     Flag("--source-changed", "source_changed", "The input lies elsewhere now; match it by key."),
     Flag("--no-create", "no_create", "A missing store is an error."),
     _STORE, _INSTANCE, _PARAM, DEBUG,

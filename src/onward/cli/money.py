@@ -13,10 +13,21 @@ from onward.cli.grid import table
 
 def standing(found: Mapping[str, Any]) -> Iterator[str]:
     """Of a status: what was spent, what is to be, and how long it is to take."""
-    cost, time = found["cost"], found["time_to_finish"]
-    finish, is_over = cost["to_finish"], time["seconds"] == 0
-    if cost["requests"] or finish["usd"]:
-        yield f"cost: {spent(cost)}" + ("" if is_over else f", {to_finish(finish)}")
+    if found["cost"]["requests"] or found["cost"]["to_finish"]["usd"]:
+        yield from outlook(found)
+    else:
+        yield from time_left(found)
+
+
+def outlook(found: Mapping[str, Any]) -> Iterator[str]:
+    cost = found["cost"]
+    finish, is_over = cost["to_finish"], found["time_to_finish"]["seconds"] == 0
+    yield f"cost: {spent(cost)}" + ("" if is_over else f", {to_finish(finish)}")
+    yield from time_left(found)
+
+
+def time_left(found: Mapping[str, Any]) -> Iterator[str]:
+    time = found["time_to_finish"]
     if time["seconds"]:
         yield f"to finish: {about_time(time['seconds'], time['p10'], time['p90'])}, at the pace of the newest run"
 

@@ -45,6 +45,7 @@ def run(
     grace: float,
     log_format: str,
     as_json: bool,
+    estimate: bool,
     source_changed: bool,
     no_create: bool,
     store: str | None,
@@ -54,6 +55,10 @@ def run(
     try:
         with termination_interrupts():
             target = find(job, store=store, job_name=None, instance=instance, params=params)
+            if estimate:
+                from onward.cli.estimate import estimate as told
+
+                return told(target, limit, as_json)
             bounds = _bounds(target, limit, max_failures, max_time, grace)
             flags = {
                 "concurrency": concurrency,

@@ -88,8 +88,10 @@ def clock(moment: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.gmtime(moment)) + " UTC"
 
 
-def rough(value: float) -> str:
-    """Seconds, no finer than a guess can be."""
+def rough(value: float, beside: float = 0.0) -> str:
+    """Seconds, no finer than a guess can be; in minutes where what stands `beside` is."""
+    if beside >= 90 and value < 90:
+        return f"{max(round(value / 60), 1)} min"
     if value < 90:
         return f"{max(round(value / 5) * 5, 5)} s"
     if value < 3600:
@@ -109,5 +111,5 @@ def left(eta: float, ends: tuple[float, float, float] | None = None) -> str:
     """A guess of the time left, no finer than a guess can be, and its P10 and P90: `about 4 min left (3–6 min)`."""
     if eta < 10:
         return "a few seconds left"
-    span = rough(eta) if ends is None else between(rough(ends[0]), rough(ends[2]))
+    span = rough(eta) if ends is None else between(rough(ends[0], eta), rough(ends[2]))
     return f"about {rough(eta)} left" + ("" if span == rough(eta) else f" ({span})")
