@@ -330,8 +330,11 @@ class FeedOutcome:
 
 @dataclass(slots=True, frozen=True)
 class StepVersion:
+    """`parts`: fingerprints of what the version is made of, by what it is: code, model, prompt."""
+
     name: str
     version: str
+    parts: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True, frozen=True)

@@ -196,7 +196,7 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
                 host=platform.node(),
                 params=binding.params_json or "{}",
                 location=None if asks_only else source.location,
-                steps=tuple(StepVersion(step.name, step.version) for step in plan.steps),
+                steps=tuple(StepVersion(step.name, step.version, step.parts) for step in plan.steps),
                 resume_cap=plan.resume_cap,
                 source_changed=options.source_changed,
                 gates=plan.groups,

@@ -10,7 +10,7 @@ from onward.job.models import PICO
 from onward.job.plan import StepPlan
 from onward.model import Spent
 from onward.policy.bill import Outlook, Part, Sample, correlation, outlook, scaled
-from onward.policy.forecast import Moments
+from onward.policy.forecast import FEWEST, Moments
 from onward.ports.bill import Bill, CostSums
 
 MICRO = 1e-6
@@ -23,6 +23,14 @@ class Money:
     spent: Mapping[str, Any]
     here: Mapping[str, Any]
     to_come: Outlook
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What making results anew would cost, in US dollars; for steps in `older` by what their older versions cost."""
+
+    cost: Outlook
+    older: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,23 @@ def cost_to_come(
             to_go = round(to_go * bill.reached.get(step, 1.0))
             parts.append(Part(step, samples.get((step, version)), to_go, asks.get(step, True)))
     return scaled(outlook(parts), MICRO)
+
+
+def cost_of_again(bill: Bill, today: Mapping[str, str], asks: Mapping[str, bool], again: Mapping[str, int]) -> Again:
+    """What it would cost to make so many results anew, by step."""
+    by_place = {(one.step, one.version): one for one in bill.sums}
+    parts, older = [], []
+    for step, version in today.items():
+        number = again.get(step, 0)
+        if not number or (step not in asks and not any(one.step == step for one in bill.sums)):
+            continue
+        sums = by_place.get((step, version))
+        if sums is None or sums.count + sums.unknown < FEWEST:
+            others = [one for one in bill.sums if one.step == step and one.version != version]
+            sums = max(others, key=lambda one: one.count + one.unknown, default=None)
+            older.append(step)
+        parts.append(Part(step, None if sums is None else sample(sums), number, asks.get(step, True)))
+    return Again(scaled(outlook(parts), MICRO), tuple(older))
 
 
 def sample(sums: CostSums) -> Sample:

@@ -45,6 +45,7 @@ from onward.policy.endings import (
     exit_code,
 )
 from onward.policy.versions import ResultVersions
+from onward.ports.bill import Bill
 from onward.ports.clock import Clock
 from onward.ports.source import Source
 from onward.ports.work import OlderOutputs, RunBegun, WorkStore
@@ -90,7 +91,8 @@ class Options:
 @dataclass(frozen=True, slots=True)
 class Announcement:
     """What a run says before it works. `versions`: today's, in step order; `results`: those of what is finished;
-    `older`: what unfinished records go on from."""
+    `older`: what unfinished records go on from. `asks`: the steps that ask models, and whether their prices are known;
+    `bill`, `parts`: what costs are told from, and what versions were made of."""
 
     job: str
     instance: str
@@ -101,6 +103,9 @@ class Announcement:
     results: ResultVersions
     older: OlderOutputs
     versions: dict[str, str]
+    asks: Mapping[str, bool] = field(default_factory=dict)
+    bill: Bill = field(default_factory=Bill)
+    parts: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
 
 
 class Session:
@@ -387,8 +392,16 @@ class Session:
                     results,
                     older,
                     versions,
+                    **self._of_models(),
                 )
             )
+
+    def _of_models(self) -> dict[str, Any]:
+        if not self._asks:
+            return {}
+        instance, steps = self._begun.instance, list(self._versions())
+        parts, bill = self._store.version_parts(instance), self._store.bill(instance, steps)
+        return {"asks": self._asks, "bill": bill, "parts": parts}
 
     def _feed_moved(self) -> None:
         """Blocks have become durable (told in the feed's thread): there may be records to claim."""

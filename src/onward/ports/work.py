@@ -231,6 +231,9 @@ class WorkStore(Protocol):
     def bill(self, instance: int, steps: Sequence[str]) -> Bill:
         """What cost and time to come are told from, without what failed. `steps`: today's, in order."""
 
+    def version_parts(self, instance: int) -> Mapping[tuple[str, str], Mapping[str, str]]:
+        """By step and version the fingerprints of what the version was made of, where they are known."""
+
     def note_pace(self, run: int, pace: Pace) -> None:
         """How quickly records have ended lately; nothing where the run has ended."""
 

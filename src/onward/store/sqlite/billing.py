@@ -65,6 +65,11 @@ def _reached(groups: Sequence[ResultGroup], steps: Sequence[str]) -> dict[str, f
     return {step: 1 - number / total for step, number in ended.items()}
 
 
+def read_version_parts(connection: apsw.Connection, instance: int) -> dict[tuple[str, str], dict[str, str]]:
+    rows = connection.execute(SQL["version_parts"], {"instance": instance})
+    return {(step, version): orjson.loads(parts) for step, version, parts in rows}
+
+
 def read_pace(connection: apsw.Connection, instance: int) -> Pace | None:
     """That of the newest run that has one."""
     found = connection.execute(SQL["newest_pace"], {"instance": instance}).fetchone()

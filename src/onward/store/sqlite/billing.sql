@@ -8,5 +8,8 @@ FROM records r CROSS JOIN checkpoints c ON c.record = r.id AND c.generation = r.
 WHERE r.state <> 'succeeded' AND r.instance = :instance AND r.state = 'failed' AND r.vanished = 0
 GROUP BY c.step
 
+-- name: version_parts
+SELECT step, version, parts FROM versions WHERE instance = :instance
+
 -- name: newest_pace
 SELECT pace FROM runs WHERE instance = :instance AND pace IS NOT NULL ORDER BY id DESC LIMIT 1

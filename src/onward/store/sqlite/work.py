@@ -11,6 +11,7 @@ from typing import Any
 import apsw
 import orjson
 
+from onward.codec import dumps
 from onward.errors import LeaseLost, OnwardError, SourceMoved, StoreWriteError
 from onward.model import Counts, ResultGroup, State
 from onward.policy import transitions
@@ -206,6 +207,9 @@ class SqliteWorkStore:
         with connection._plain_errors(self.path):
             return billing.read_bill(self._connection, instance, steps, again=False)
 
+    def version_parts(self, instance: int) -> dict[tuple[str, str], dict[str, str]]:
+        return billing.read_version_parts(self._connection, instance)
+
     def note_pace(self, run: int, pace: Pace) -> None:
         with self._change(self._instances[run], run) as change:
             change.execute("note_pace", pace=billing.as_text(pace))
@@ -322,6 +326,8 @@ class SqliteWorkStore:
         run = int(self._connection.last_insert_rowid())
         change.run_number, change._common["run"] = run, run
         chain.begin(change, start.host, start.steps)
+        if known := [[one.name, one.version, dumps(dict(one.parts))] for one in start.steps if one.parts]:
+            change.execute("insert_versions", known)
         return run
 
     def _bury(self, change: Change, run: int) -> tuple[list[DeadRun], int]:

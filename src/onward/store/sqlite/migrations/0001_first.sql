@@ -118,6 +118,15 @@ CREATE TABLE lineages (
     UNIQUE (instance, versions, skipped)
 );
 
+-- What versions were made of, as far as it is known: {"code": …, "model": …, "prompt": …}.
+CREATE TABLE versions (
+    instance INTEGER NOT NULL,
+    step     TEXT NOT NULL,
+    version  TEXT NOT NULL,
+    parts    TEXT NOT NULL,
+    PRIMARY KEY (instance, step, version)
+) WITHOUT ROWID;
+
 -- Finished generations that a newer one has followed.
 CREATE TABLE generations (
     record     INTEGER NOT NULL,
