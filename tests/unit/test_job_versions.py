@@ -258,9 +258,9 @@ def test_local_helpers_and_classes_count() -> None:
         return step
 
     def version(function: Callable[..., Any]) -> str:
-        from onward.job.versions import NO_NAMES, declared_source, step_version
+        from onward.job.versions import NO_NAMES, declared_source, step_code
 
-        return step_version(
+        return step_code(
             function, declared_source(function), plain=NO_NAMES, schema=None, uses=(), param=str, ignored=()
         )
 
