@@ -294,7 +294,7 @@ def test_what_cannot_be_decided_is_told_plainly(tmp_path: Path) -> None:
     wrong = {
         ("r9", "--not-sent"): "no record with the key",
         ("r0",): "--sent RECEIPT or --not-sent",
-        ("r0", "r1", "--not-sent"): "one key",
+        ("r0", "r1", "--sent", "1"): "about one record",
         ("--not-sent",): "KEY",
         ("r0", "--not-sent", "--sent", "1"): "exclude",
         ("r0", "--not-sent", "--effect", "amendment"): "no effect 'amendment'",
@@ -510,12 +510,14 @@ def test_reconcile_has_the_command_lines_words_in_python(tmp_path: Path) -> None
     script = """
 import sys; sys.path.insert(0, ".")
 import onward, job
-def refused(**given):
+def refused(*keys, **given):
     try:
-        onward.reconcile(job.job, **given)
+        onward.reconcile(job.job, *keys, **given)
     except onward.UsageError as error:
         return True
-assert refused(key="r0") and refused(sent=1) and refused(key="r0", sent=1, not_sent=True) and refused(key="x", sent=1)
+assert refused("r0") and refused(sent=1) and refused("r0", sent=1, not_sent=True) and refused("x", sent=1)
+assert refused("r0", "r1", sent=1) and refused(all=True, sent=1) and refused("r0", all=True, not_sent=True)
+assert refused("r0", from_file="decided.jsonl") and refused(all=True) and refused(dry_run=True)
 decided = onward.reconcile(job.job, "r0", sent={"number": "1"}, reason="seen")
 assert (decided.state, decided.receipt, decided.next_step) == ("succeeded", {"number": "1"}, None)
 asked = onward.reconcile(job.job)

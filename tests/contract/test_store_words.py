@@ -15,6 +15,7 @@ from onward.ports.desk import Asked, Asking, Desk, Word
 
 FILING = "annual-report"
 KEY = "ow1-x"
+UNKNOWN, INTENDED = EntryState.UNKNOWN, EntryState.INTENDED
 EFFECTS = ((FILING, ()),)
 TODAY = {"a": "1", "b": "2", "c": "3"}
 ASKING = Asking("clerk", None, found_out=[FILING], confirmed=[FILING])
@@ -254,6 +255,40 @@ def test_what_may_still_be_sending_was_not_not_sent(bench: Bench, desk: Desk) ->
     bench.die(run)
     assert settle(bench, desk, word(one, None)) is State.PENDING
     assert ledger(desk, one) == [(KEY, "absent", None)]
+
+
+def test_many_words_are_each_one_for_itself(bench: Bench, desk: Desk) -> None:
+    run = start(bench, "k", "j", "i")
+    some = [unconfirmed_as(bench, run, f"ow1-{n}", state) for n, state in enumerate((UNKNOWN, INTENDED, UNKNOWN))]
+    said = [word(one, None if n < 2 else '"r1"', key=f"ow1-{n}") for n, one in enumerate(some)]
+    before = [row(bench, key) for key in "kji"]
+    after = [State.PENDING, "may still be sending", State.PENDING]
+    assert settled(desk, *(replace(each, dry_run=True) for each in said)) == after
+    assert [row(bench, key) for key in "kji"] == before
+    assert settled(desk, *said) == after
+    check(bench.stores, bench.store.store)
+    assert [row(bench, key)["state"] for key in "kji"] == ["pending", "unconfirmed", "pending"]
+    assert settled(desk, said[0], said[1]) == [None, "may still be sending"]
+
+
+def unconfirmed_as(bench: Bench, run: int, key: str, state: EntryState) -> Claimed:
+    (one,) = bench.claim(run, 1, effects=True)
+    bench.state(run, advanced(one))
+    intend(bench, run, one, key)
+    bench.state(run, left(one, state, key=key))
+    return one
+
+
+def settled(desk: Desk, *words: Word) -> list[object]:
+    found = desk.settle_all(1, words)
+    return ["may still be sending" if "may still be sending" in str(after) else after for after in found]
+
+
+def test_what_would_become_of_a_record_is_told_and_nothing_changed(bench: Bench, desk: Desk) -> None:
+    one = unconfirmed(bench, start(bench))
+    assert settled(desk, word(one, dry_run=True)) == [State.PENDING]
+    assert settled(desk, word(one, dry_run=True, today={"a": "1", "b": "2"})) == [State.SUCCEEDED]
+    assert ledger(desk, one) == [(KEY, "unknown", None)]
 
 
 def test_what_may_still_be_sending_can_have_been_sent(bench: Bench, desk: Desk) -> None:
