@@ -348,8 +348,28 @@ def test_an_older_failure_is_not_taken_for_what_is_open(bench: Bench, desk: Desk
     bench.clock.pass_time(5)
     one = unconfirmed_again(bench, run)
     (listed,) = desk.failures(1, (State.UNCONFIRMED,), None)
-    assert (listed.kind, listed.error_type, listed.at) == ("system", "Unconfirmed", bench.clock.now())
+    assert (listed.kind, listed.error_type, listed.at) == (None, "Unconfirmed", bench.clock.now())
     assert desk.record(one.id).failure is not None
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_only_a_death_is_of_the_kind_system(bench: Bench, desk: Desk, told: bool) -> None:
+    """`told`: its run was told to stop before it was killed, so that the record is not charged with the death."""
+    run = start(bench)
+    (one,) = bench.claim(run, effects=True)
+    intend(bench, run, one)
+    if told:
+        bench.store.note_stop(run, "SIGTERM")
+    bench.die(run)
+    bench.clock.pass_time(99)
+    store = bench.another()
+    begun = bench.begin(store, effects=EFFECTS, steps=STEPS).run
+    (one,) = bench.claim(begun, effects=True, store=store)
+    bench.state(begun, left(one, EntryState.UNKNOWN), store=store)
+    assert row(bench)["deaths"] == int(not told)
+    (listed,) = desk.failures(1, (State.UNCONFIRMED,), None)
+    assert (listed.kind, listed.error_type) == ("system", "Unconfirmed")
+    assert list(desk.failures(1, (State.UNCONFIRMED,), "system")) == [listed]
 
 
 def unconfirmed_again(bench: Bench, run: int) -> Claimed:
