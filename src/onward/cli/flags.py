@@ -188,8 +188,8 @@ keys; on a terminal five seconds are then left for Ctrl-C.
 \b
 Exit codes:
 0    clean
-1    faults were found, or nothing could be rehearsed
-2    wrong usage, bad job, bad input
+1    faults were found, or no record came to a good end undisturbed
+2    wrong usage, bad job, bad input, or no records to rehearse
 70   a fault of onward itself
 """
 
