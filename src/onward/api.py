@@ -346,7 +346,7 @@ def _ask_again(
         asked = reconciling.ask_again(desk, subject, steps, effect, reason)
         if not asked.records:
             return reconciling.reconciled(desk, subject, steps, asked, None, effect)
-    ended = runner.run(job, binding, runner.Options(store, asks_about=asked.records, create=False))
+    ended = runner.run(job, binding, runner.Options(store, wait=0.0, asks_about=asked.records, create=False))
     with _desk(job, store) as desk:
         return reconciling.reconciled(desk, subject, steps, asked, ended, effect)
 

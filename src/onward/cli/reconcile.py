@@ -129,6 +129,8 @@ def _next(found: Reconciled, target: Target) -> list[str]:
         ]
     if found.earlier:
         return [f"Next, for each: {say}"]
+    if found.paused:
+        return [f"Next: {target.command('resume')} (or --group NAME), then {target.command('reconcile')}"]
     return [f"Next: {target.run_command}"] if found.records and set(found.counts) != {"succeeded"} else []
 
 

@@ -58,7 +58,8 @@ class Reconciled:
 
     Not asked about: `left`, whose effects nobody can be asked about; `busy`, which a living run is at work on;
     `sending`, whose calls may still go on in a process that lives; `earlier`, obligations of inputs that their records
-    no longer have, about which a person decides. `exit_code`, `reason`: how the run ended that asked;
+    no longer have, about which a person decides; `paused`: in words what was paused, so that nothing was asked there.
+    `exit_code`, `reason`: how the run ended that asked;
     None where there was nothing to ask.
     """
 
@@ -69,6 +70,7 @@ class Reconciled:
     earlier: list[dict[str, Any]] = field(default_factory=list)
     exit_code: int | None = None
     reason: str | None = None
+    paused: list[str] = field(default_factory=list)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -90,6 +92,7 @@ class Reconciled:
             "sending": self.sending,
             "exit_code": self.exit_code,
             "reason": self.reason,
+            "paused": self.paused,
             "records": self.records,
             "earlier": self.earlier,
         }
@@ -98,7 +101,8 @@ class Reconciled:
         parts = []
         if self.records:
             states = ", ".join(f"{number:,} {state.replace('_', ' ')}" for state, number in self.counts.items())
-            parts.append(f"{_many(len(self.records))} asked about: {states}")
+            but = " (where nothing is paused)" if self.paused else ""
+            parts.append(f"{_many(len(self.records))} asked about{but}: {states}")
         if self.left:
             parts.append(f"{_many(self.left)} that nobody can be asked about")
         if self.busy:
@@ -110,6 +114,7 @@ class Reconciled:
                 "obligation of an earlier input is" if len(self.earlier) == 1 else "obligations of earlier inputs are"
             )
             parts.append(f"{len(self.earlier):,} {many} open, for a person to decide")
+        parts += self.paused
         return "; ".join(parts) or "nothing is open: no effect is unconfirmed"
 
 
@@ -202,7 +207,8 @@ def reconciled(
     if ended is None:
         return found
     records = [_became(one) for one in desk.became(asked.records)]
-    return replace(found, records=records, exit_code=ended.exit_code, reason=ended.reason)
+    paused = [str(one) for one in desk.pauses(subject.number)]
+    return replace(found, records=records, exit_code=ended.exit_code, reason=ended.reason, paused=paused)
 
 
 def _open_entry(facts: RecordFacts, among: Sequence[str] | None) -> EntryFacts:
