@@ -294,7 +294,7 @@ def test_what_cannot_be_decided_is_told_plainly(tmp_path: Path) -> None:
     wrong = {
         ("r9", "--not-sent"): "no record with the key",
         ("r0",): "--sent RECEIPT or --not-sent",
-        ("r0", "r1", "--not-sent"): "one key",
+        ("r0", "r1", "--sent", "1"): "about one record",
         ("--not-sent",): "KEY",
         ("r0", "--not-sent", "--sent", "1"): "exclude",
         ("r0", "--not-sent", "--effect", "amendment"): "no effect 'amendment'",
@@ -510,12 +510,14 @@ def test_reconcile_has_the_command_lines_words_in_python(tmp_path: Path) -> None
     script = """
 import sys; sys.path.insert(0, ".")
 import onward, job
-def refused(**given):
+def refused(*keys, **given):
     try:
-        onward.reconcile(job.job, **given)
+        onward.reconcile(job.job, *keys, **given)
     except onward.UsageError as error:
         return True
-assert refused(key="r0") and refused(sent=1) and refused(key="r0", sent=1, not_sent=True) and refused(key="x", sent=1)
+assert refused("r0") and refused(sent=1) and refused("r0", sent=1, not_sent=True) and refused("x", sent=1)
+assert refused("r0", "r1", sent=1) and refused(all=True, sent=1) and refused("r0", all=True, not_sent=True)
+assert refused("r0", from_file="decided.jsonl") and refused(all=True) and refused(dry_run=True)
 decided = onward.reconcile(job.job, "r0", sent={"number": "1"}, reason="seen")
 assert (decided.state, decided.receipt, decided.next_step) == ("succeeded", {"number": "1"}, None)
 asked = onward.reconcile(job.job)
@@ -524,3 +526,40 @@ assert onward.reconcile(job.job, "r1", not_sent=True, effect="annual-report").st
 """
     (place.folder / "script.py").write_text(script)
     subprocess.run([sys.executable, "script.py"], cwd=place.folder, env=surroundings(), check=True)
+
+
+# What is paused.
+
+
+GROUPED = '"annual-report", key="entity", deadline=0.2, settle=0, probe_first=False, group="entity"'
+
+
+def asked_while_paused(folder: Path, *which: str) -> tuple[Place, dict[str, Any], str]:
+    """Two records, asked about while something is paused; a run stays for that for a minute."""
+    place = a_place(folder, text(GROUPED, PROBE), entities=2)
+    say(place, "hangs up", "yes")
+    assert place.run("--wait", "0s").counts == {"unconfirmed": 2}
+    say(place, "probe", "yes")
+    place.fine("pause", "job.py", "--reason", "their office is closed", *which)
+    ended = place.onward("reconcile", "job.py", "--json", timeout=45)
+    told = place.onward("reconcile", "job.py").stdout
+    return place, json.loads(ended.stdout), told
+
+
+def test_a_paused_job_is_not_asked_about_and_not_waited_for(tmp_path: Path) -> None:
+    place, found, told = asked_while_paused(tmp_path)
+    assert (found["counts"], found["exit_code"], probes(place)) == ({"unconfirmed": 2}, 3, 0)
+    (paused,) = found["paused"]
+    assert paused == f"the job is paused by {getpass.getuser()}: their office is closed"
+    assert paused in told
+    assert "Next: onward resume job.py" in told
+    place.fine("resume", "job.py")
+    assert reconciled(place)["counts"] == {"succeeded": 2}
+
+
+def test_the_rest_is_asked_about_where_a_group_is_paused(tmp_path: Path) -> None:
+    place, found, told = asked_while_paused(tmp_path, "--group", "e1")
+    assert (found["counts"], probes(place)) == ({"succeeded": 1, "unconfirmed": 1}, 1)
+    (paused,) = found["paused"]
+    assert paused.startswith("group e1 is paused by ")
+    assert paused in told

@@ -33,6 +33,8 @@ Fail = Callable[[Attempt, Classified], Fact]
 PERSON = "person"
 WAIT_FOR_OTHER = 2.0
 WAIT_FOR_CALL = 10.0
+_CUT = Classified(Kind.TRANSIENT, "CancelledError", "the run stopped before the call ended")
+_ENDLESS = Classified(Kind.TRANSIENT, "TimeoutError", "no answer, and the call does not return (timeout)")
 
 
 class Course:
@@ -158,6 +160,8 @@ class Course:
         failure = outcome.failure if isinstance(outcome, Raised) else None
         if isinstance(outcome, EndedEarly):
             failure = _done_is_a_bug()
+        if outcome is None:
+            failure = _CUT
         asked = _asked_to_wait(outcome)
         entry = replace(entry, state=EntryState.UNKNOWN, asks=entry.asks + 1)
         entry.ask_at = self.unknown_until(entry, now, asked)
@@ -171,6 +175,7 @@ class Course:
         entry = replace(self._held(), state=EntryState.INTENDED)
         self.attempt.phase = "step"
         fact = self._waits(Act("wait for a person", reason="its call does not return: it may still be sending"), entry)
+        fact.failure = self._failure(_ENDLESS)
         self.attempt.sending = False
         return fact
 

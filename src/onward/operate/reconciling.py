@@ -21,6 +21,10 @@ OPEN = (EntryState.INTENDED, EntryState.UNKNOWN, EntryState.SENT)
 LISTED = 20
 
 
+class Undecidable(UsageError):
+    """Nothing can be decided about a record, or not now."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What a person's word made of a record. `next_step`: where it goes on; None where it has succeeded. `earlier`:
@@ -39,9 +43,9 @@ class Decision:
         said = "was sent" if self.sent else "was not sent"
         if self.earlier:
             which = f"{self.effect} of an earlier input ({self.idempotency_key})"
-            return f"{_shown(self.key)}: {which} {said}, as you say; the record itself stays as it is"
+            return f"{shown(self.key)}: {which} {said}, as you say; the record itself stays as it is"
         then = "it has succeeded" if self.state == State.SUCCEEDED else f"it goes on at {self.next_step}"
-        return f"{_shown(self.key)}: {self.effect} {said}, as you say; {then}"
+        return f"{shown(self.key)}: {self.effect} {said}, as you say; {then}"
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -54,7 +58,8 @@ class Reconciled:
 
     Not asked about: `left`, whose effects nobody can be asked about; `busy`, which a living run is at work on;
     `sending`, whose calls may still go on in a process that lives; `earlier`, obligations of inputs that their records
-    no longer have, about which a person decides. `exit_code`, `reason`: how the run ended that asked;
+    no longer have, about which a person decides; `paused`: in words what was paused, so that nothing was asked there.
+    `exit_code`, `reason`: how the run ended that asked;
     None where there was nothing to ask.
     """
 
@@ -65,6 +70,7 @@ class Reconciled:
     earlier: list[dict[str, Any]] = field(default_factory=list)
     exit_code: int | None = None
     reason: str | None = None
+    paused: list[str] = field(default_factory=list)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -86,6 +92,7 @@ class Reconciled:
             "sending": self.sending,
             "exit_code": self.exit_code,
             "reason": self.reason,
+            "paused": self.paused,
             "records": self.records,
             "earlier": self.earlier,
         }
@@ -94,7 +101,8 @@ class Reconciled:
         parts = []
         if self.records:
             states = ", ".join(f"{number:,} {state.replace('_', ' ')}" for state, number in self.counts.items())
-            parts.append(f"{_many(len(self.records))} asked about: {states}")
+            but = " (where nothing is paused)" if self.paused else ""
+            parts.append(f"{_many(len(self.records))} asked about{but}: {states}")
         if self.left:
             parts.append(f"{_many(self.left)} that nobody can be asked about")
         if self.busy:
@@ -106,6 +114,7 @@ class Reconciled:
                 "obligation of an earlier input is" if len(self.earlier) == 1 else "obligations of earlier inputs are"
             )
             parts.append(f"{len(self.earlier):,} {many} open, for a person to decide")
+        parts += self.paused
         return "; ".join(parts) or "nothing is open: no effect is unconfirmed"
 
 
@@ -127,30 +136,44 @@ def decide(
     """
     record = one_record(desk, subject.number, key)
     facts = desk.record(record)
-    effects = [step.effect for step in steps or () if step.effect is not None]
-    among = None if effect is None else [effect] if steps is None else _names_of(effect, effects)
-    entry = _open_entry(facts, among)
-    earlier = entry.generation < facts.generation
+    among = names_among(effect, steps)
+    word, entry = word_about(facts, subject, record, steps, receipt=receipt, among=among, reason=reason)
+    if desk.settle(subject.number, word) is None:
+        raise UsageError(f"{standing(desk.record(record))}; nothing was changed")
+    after = desk.record(record)
+    sent = word.receipt is not None
+    said = loads(word.receipt) if word.receipt is not None else None
+    return Decision(loads(facts.key), entry.effect, entry.key, sent, said, str(after.state), after.step, word.earlier)
+
+
+def word_about(
+    facts: RecordFacts,
+    subject: Subject,
+    record: int,
+    steps: Sequence[StepPlan] | None,
+    *,
+    receipt: str | None,
+    among: Sequence[str] | None,
+    reason: str | None,
+) -> tuple[Word, EntryFacts]:
+    """What a person says about a record's open obligation (one of `among`), and which that is. Raises Undecidable
+    where there is none, UsageError for a receipt that does not fit."""
+    try:
+        entry = _open_entry(facts, among)
+    except UsageError as error:
+        raise Undecidable(str(error)) from None
     step = None if steps is None else _step_of(entry, steps)
     if receipt is not None:
         receipt = _received(receipt, entry, step, steps)
-    word = Word(
-        actor(),
-        record,
-        entry.effect,
-        entry.key,
-        receipt,
-        reason,
-        None if step is None else step.name,
-        subject.today,
-        earlier,
-    )
-    if desk.settle(subject.number, word) is None:
-        raise UsageError(f"{_standing(desk.record(record))}; nothing was changed")
-    after = desk.record(record)
-    sent = receipt is not None
-    said = loads(receipt) if receipt is not None else None
-    return Decision(loads(facts.key), entry.effect, entry.key, sent, said, str(after.state), after.step, earlier)
+    at = None if step is None else step.name
+    earlier = entry.generation < facts.generation
+    return Word(actor(), record, entry.effect, entry.key, receipt, reason, at, subject.today, earlier), entry
+
+
+def names_among(effect: str | None, steps: Sequence[StepPlan] | None) -> list[str] | None:
+    """The ledger names of an effect that was named, today's and former ones. Raises UsageError where there is none."""
+    effects = [step.effect for step in steps or () if step.effect is not None]
+    return None if effect is None else [effect] if steps is None else _names_of(effect, effects)
 
 
 def ask_again(
@@ -184,7 +207,8 @@ def reconciled(
     if ended is None:
         return found
     records = [_became(one) for one in desk.became(asked.records)]
-    return replace(found, records=records, exit_code=ended.exit_code, reason=ended.reason)
+    paused = [str(one) for one in desk.pauses(subject.number)]
+    return replace(found, records=records, exit_code=ended.exit_code, reason=ended.reason, paused=paused)
 
 
 def _open_entry(facts: RecordFacts, among: Sequence[str] | None) -> EntryFacts:
@@ -198,19 +222,19 @@ def _open_entry(facts: RecordFacts, among: Sequence[str] | None) -> EntryFacts:
         if earlier is not None:
             return earlier
     if facts.state is not State.UNCONFIRMED:
-        raise UsageError(_standing(facts))
+        raise UsageError(standing(facts))
     if among is not None:
         there, found = found, [one for one in found if one.effect in among]
         if not found:
             listed = ", ".join(one.effect for one in there) or "none"
-            raise UsageError(f"{_shown(loads(facts.key))} has nothing open under {among[0]!r} (open: {listed})")
+            raise UsageError(f"{shown(loads(facts.key))} has nothing open under {among[0]!r} (open: {listed})")
     if not found:
         raise UsageError(
-            f"{_shown(loads(facts.key))} waits for an obligation that another record answers for; decide about that one"
+            f"{shown(loads(facts.key))} waits for an obligation that another record answers for; decide about that one"
         )
     if len(found) > 1:
         names = ", ".join(one.effect for one in found)
-        raise UsageError(f"{_shown(loads(facts.key))} has several open effects ({names}); say which with --effect")
+        raise UsageError(f"{shown(loads(facts.key))} has several open effects ({names}); say which with --effect")
     return found[0]
 
 
@@ -223,15 +247,15 @@ def _left_open(facts: RecordFacts, among: Sequence[str] | None) -> EntryFacts | 
     names = list(dict.fromkeys(one.effect for one in found))
     if among is None and len(names) > 1:
         raise UsageError(
-            f"earlier inputs of {_shown(loads(facts.key))} have left several effects open ({', '.join(names)}); "
+            f"earlier inputs of {shown(loads(facts.key))} have left several effects open ({', '.join(names)}); "
             "say which with --effect"
         )
     return min(found, key=lambda one: one.generation)
 
 
-def _standing(facts: RecordFacts) -> str:
+def standing(facts: RecordFacts) -> str:
     """Why there is nothing to decide."""
-    key, state = _shown(loads(facts.key)), str(facts.state).replace("_", " ")
+    key, state = shown(loads(facts.key)), str(facts.state).replace("_", " ")
     if facts.state is State.IN_PROGRESS:
         return (
             f"{key} is in progress: run {facts.run} is at work on it, or died; "
@@ -310,5 +334,5 @@ def _many(number: int) -> str:
     return "1 record" if number == 1 else f"{number:,} records"
 
 
-def _shown(key: Any) -> str:
+def shown(key: Any) -> str:
     return f"record {key if isinstance(key, str) else dumps(key)}"

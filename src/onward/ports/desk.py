@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from onward.errors import UsageError
 from onward.model import State
 from onward.ports.facts import (
     Cause,
@@ -69,7 +70,7 @@ class Word:
 
     `effect` and `key` are those of the ledger. `step`: which of today's steps (`today`: versions by step, in order) it
     is; None where that is not known, and then only for one that was not sent. `earlier`: it is that of an input that
-    the record no longer has, and nothing follows for the record.
+    the record no longer has, and nothing follows for the record. `dry_run`: only whether it could be settled.
     """
 
     actor: str
@@ -81,6 +82,7 @@ class Word:
     step: str | None
     today: Mapping[str, str]
     earlier: bool = False
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +185,10 @@ class Desk(Protocol):
         ledger alone, unless the record is in progress. Raises UsageError where its call may still be sending, in a
         process that lives: nothing was changed.
         """
+
+    def settle_all(self, instance: int, words: Sequence[Word]) -> list[State | UsageError | None]:
+        """`settle` some hundred obligations in one commit, each for itself: what it answers, or would raise. Of a word
+        that is a `dry_run` it is said what would become of the record, and nothing is changed."""
 
     def left_open(self, instance: int) -> list[LeftOpen]:
         """Open obligations of inputs that their records no longer have, in source order, oldest first."""

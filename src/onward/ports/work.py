@@ -80,6 +80,10 @@ class Pause:
     actor: str
     reason: str | None
 
+    def __str__(self) -> str:
+        what = "the job is paused" if self.group is None else f"group {self.group} is paused"
+        return f"{what} by {self.actor}" + (f": {self.reason}" if self.reason else "")
+
 
 @dataclass(frozen=True, slots=True)
 class GateStanding:

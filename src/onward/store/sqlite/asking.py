@@ -147,7 +147,7 @@ class Questions:
         found = []
         for pause in self.pauses(instance):
             number = sum(n for gate, n in counts.items() if pause.group in (None, _group_of(gate)))
-            found.append(Waiting(words_of(pause), number))
+            found.append(Waiting(str(pause), number))
         alive = {run.run for run in runs if run.alive}
         told: set[str] = set()
         for gate, whole, reason, until, run in self.rows("standings", instance=instance):
@@ -270,11 +270,6 @@ class Questions:
                 if size >= PAGE_BYTES:
                     break
         return rows
-
-
-def words_of(pause: Pause) -> str:
-    what = "the job is paused" if pause.group is None else f"group {pause.group} is paused"
-    return f"{what} by {pause.actor}" + (f": {pause.reason}" if pause.reason else "")
 
 
 def _group_of(gate: str | None) -> str | None:

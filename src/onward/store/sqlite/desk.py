@@ -8,6 +8,7 @@ from pathlib import Path
 
 import apsw
 
+from onward.errors import UsageError
 from onward.model import State
 from onward.ports.clock import Clock
 from onward.ports.desk import Asked, Asking, Became, Choice, Decided, ExportWish, Word
@@ -102,8 +103,14 @@ class SqliteDesk:
             return pausing.resume(self._writing(), self._clock, instance, group, actor, reason)
 
     def settle(self, instance: int, word: Word) -> State | None:
+        (after,) = self.settle_all(instance, [word])
+        if isinstance(after, UsageError):
+            raise after
+        return after
+
+    def settle_all(self, instance: int, words: Sequence[Word]) -> list[State | UsageError | None]:
         with self._acting():
-            return reconciling.settle(self._writing(), self._clock, instance, word, self._questions.is_held)
+            return reconciling.settle(self._writing(), self._clock, instance, words, self._questions.is_held)
 
     def left_open(self, instance: int) -> list[LeftOpen]:
         with connection._plain_errors(self.path):

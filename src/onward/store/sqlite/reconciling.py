@@ -28,11 +28,18 @@ Lives = Callable[[int, str, float], bool]
 IsHeld = Callable[[int], bool]  # whether the process lives that a run was in
 
 
-def settle(connection: apsw.Connection, clock: Clock, instance: int, word: Word, is_held: IsHeld) -> State | None:
-    """What `ports.desk.Desk.settle` does, in one transaction."""
+def settle(
+    connection: apsw.Connection, clock: Clock, instance: int, words: Iterable[Word], is_held: IsHeld
+) -> list[State | UsageError | None]:
+    """What `ports.desk.Desk.settle_all` does, in one transaction."""
     change = Change(connection, instance, None, clock, SQL)
+    after: list[State | UsageError | None] = []
     with transaction(connection):
-        after = _Word(change, word, is_held).apply()
+        for word in words:
+            try:
+                after.append(_Word(change, word, is_held).apply())
+            except UsageError as error:  # before anything of this one was changed
+                after.append(error)
         change.flush()
     return after
 
@@ -54,8 +61,9 @@ class _Word:
         found = self._change.rows("earlier_obligation", **self._where)
         if not found or found[0][0] == State.IN_PROGRESS or found[0][1] not in OPEN:
             return None
-        self._settle_entry()
-        self._tell(self._word.step)
+        if not self._word.dry_run:
+            self._settle_entry()
+            self._tell(self._word.step)
         return State(found[0][0])
 
     def _current(self) -> State | None:
@@ -70,6 +78,8 @@ class _Word:
                 f"the call for {plain_key(key)} may still be sending: the process of run {run}, which gave up on it, "
                 "is alive; stop that run first, then decide; nothing was changed"
             )
+        if self._word.dry_run:
+            return self._would_be(generation)
         self._gone = bool(vanished)
         self._settle_entry()
         after, step = State.PENDING, self._word.step or at
@@ -85,6 +95,12 @@ class _Word:
             self._change.move(State.UNCONFIRMED, after, 1)
         self._tell(step)
         return after
+
+    def _would_be(self, generation: int) -> State:
+        if self._word.receipt is None:
+            return State.PENDING
+        done = dict(self._change.rows("versions_so_far", record=self._word.record, generation=generation))
+        return State.PENDING if set(self._word.today) - {self._word.step, *done} else State.SUCCEEDED
 
     def _settle_entry(self) -> None:
         receipt = self._word.receipt

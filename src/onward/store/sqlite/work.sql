@@ -174,6 +174,9 @@ INSERT OR REPLACE INTO failures (record, step, version, kind, error_type, messag
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, :run, :now
 FROM json_each(:rows)
 
+-- name: keys_of
+SELECT id, key FROM records WHERE id IN (SELECT value FROM json_each(:rows))
+
 -- name: insert_history
 INSERT INTO history (instance, run, at, actor, seq, hash, record, event, step, reason, detail)
 SELECT :instance, :run, :now, :actor, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
