@@ -268,12 +268,13 @@ class FeedBlock:
 @dataclass(slots=True)
 class FeedOutcome:
     """What became of one block. With `duplicates` (key, first position, second position), or `out_of_turn`, nothing
-    of it was applied."""
+    of it was applied. `changed_kept`: records that keep their input, since an effect of it is open."""
 
     added: int = 0
     unchanged: int = 0
     changed_unfinished: int = 0
     changed_finished: int = 0
+    changed_kept: int = 0
     returned: int = 0
     vanished: int = 0
     misfits: int = 0
@@ -303,7 +304,8 @@ class ResultGroup:
 
 @dataclass(slots=True)
 class Counts:
-    """A consistent reading of an instance's counters."""
+    """A consistent reading of an instance's counters. `inputs_waiting`: unfinished records whose changed input waits
+    for an effect; `gone_open`: records that vanished with an effect open."""
 
     states: dict[State, int]
     total: int
@@ -313,6 +315,8 @@ class Counts:
     failures: dict[tuple[str, str], int]
     skipped: int = 0
     held: dict[str, int] = field(default_factory=dict)
+    inputs_waiting: int = 0
+    gone_open: int = 0
 
     def of(self, state: State) -> int:
         return self.states.get(state, 0)

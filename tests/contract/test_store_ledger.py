@@ -565,19 +565,6 @@ def test_one_that_vanishes_in_mid_send_goes_on(bench: Bench) -> None:
         assert bench.row("gone")["state"] == "succeeded"
 
 
-@pytest.mark.parametrize(("digest", "expected"), [("h", "go on"), ("other", "conflict")])
-def test_a_new_input_comes_upon_its_own_obligation(bench: Bench, digest: str, expected: str) -> None:
-    run = bench.start(("k", "1"))
-    (one,) = claim(bench, run)
-    met(bench, run, intent(one))
-    bench.state(run, unconfirmed(one))
-    assert bench.pass_over(run, ("k", "2"), again=True).changed_unfinished == 1
-    (again,) = claim(bench, run)
-    assert (again.generation, again.entries) == (1, {})
-    (told,) = met(bench, run, intent(again, digest=digest))
-    assert (told.meeting, told.entry.state, told.entry.payload_hash) == (expected, UNKNOWN, "h")
-
-
 # Clocks.
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from onward.cli import streams
 from onward.cli.target import About, Target, find, split
-from onward.cli.words import brief, key_text
+from onward.cli.words import brief
 from onward.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _decide(target: Target, key: str, sent: str | None, as_json: bool, **said: A
     if as_json:
         return _json(decision.plain())
     streams.answer(brief(str(decision)))
-    if decision.next_step is not None:
+    if decision.state != "succeeded":
         streams.answer(f"Next: {target.run_command}")
     return 0
 
@@ -58,7 +58,7 @@ def _decide(target: Target, key: str, sent: str | None, as_json: bool, **said: A
 def _ask(target: Target, as_json: bool, **said: Any) -> int:
     """The exit code is 0 unless the run that asks was stopped early."""
     from onward import api
-    from onward.operate.reconciling import LISTED, Reconciled
+    from onward.operate.reconciling import Reconciled
 
     with streams.kept_clean():  # what the job prints is no part of the answer
         found = api.reconcile(target.job, **said, **target.asked)
@@ -74,10 +74,6 @@ def _ask(target: Target, as_json: bool, **said: Any) -> int:
     if code:
         streams.err(f"onward: {brief(found.reason or 'stopped')}")
     streams.answer(brief(str(found)))
-    for one in found.earlier[:LISTED]:
-        streams.answer(
-            brief(f"record {key_text(one['key'])}: {one['effect']} ({one['idempotency_key']}) is {one['state']}")
-        )
     for line in _next(found, target):
         streams.answer(line)
     return code
@@ -90,8 +86,6 @@ def _next(found: Reconciled, target: Target) -> list[str]:
             f"{found.for_a_person:,} wait for a person; which: {target.command('failures', '--state', 'unconfirmed')}",
             f"Next, for each: {say}",
         ]
-    if found.earlier:
-        return [f"Next, for each: {say}"]
     return [f"Next: {target.run_command}"] if found.records and set(found.counts) != {"succeeded"} else []
 
 

@@ -38,6 +38,8 @@ def _put_back(told: Announcement) -> Iterator[str]:
         yield f"run {dead.run} {how}: {records(dead.put_back)} put back, {dead.started:,} had an attempt in progress"
     if told.begun.reset_failed:
         yield f"{records(told.begun.reset_failed)} failed in an earlier run: tried again"
+    if waiting := told.counts.inputs_waiting:
+        yield f"{records(waiting)} with an input that changed while an effect was open: the new one waits"
     suspects = told.counts.held.get("suspect", 0)
     if suspects:
         yield f"{records(suspects)} under suspicion of killing the process: tried in child processes"

@@ -280,6 +280,8 @@ def record(found: Answer) -> Iterator[RenderableType]:
     yield Text.assemble(
         (key_text(found["key"]), "bold"), "  ", (state, STYLES[state]), "  ", (printable(", ".join(extra)), "dim")
     )
+    if found["input_waits"]:
+        yield Text("its input has changed: the new one waits until the effect that is open is settled", "yellow")
     for generation in found["generations"]:
         yield from _generation(generation)
     yield from _table(

@@ -198,7 +198,7 @@ class Governor:
 
     async def _answers_due(self, counts: Counts, only: tuple[int, ...] | None = None) -> float | None:
         """When what is unconfirmed is asked about again; None where nothing is that is stayed for."""
-        if counts.of(State.UNCONFIRMED) <= counts.held.get("person", 0):
+        if counts.of(State.UNCONFIRMED) + counts.gone_open <= counts.held.get("person", 0):
             return None
         due, stays = await self.standings.answers_due(self._wait_ends, only)
         if stays:

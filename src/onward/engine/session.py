@@ -315,6 +315,7 @@ class Session:
 
     def _remains(self, counts: Counts) -> Remains:
         failed = counts.of(State.FAILED) + counts.of(State.QUARANTINED) + counts.of(State.UNCONFIRMED)
+        failed += counts.gone_open  # what they owe is owed, whether or not the source still has them
         unfinished = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
         stale = counts.held.get("stale", 0)
         worker = self._worker

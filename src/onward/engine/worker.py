@@ -7,6 +7,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from onward.codec import loads
@@ -140,6 +141,8 @@ class Worker:
                 attempt = self.held[hold]
                 if hold in outcome.lost:
                     self._lost(attempt, fact)
+                elif hold in outcome.renewed:
+                    self._renewed(attempt, fact)
                 else:
                     self._settled(attempt, fact, outcome.met.get(hold))
             for claimed in outcome.claimed:
@@ -192,6 +195,15 @@ class Worker:
             "lease_lost", attempt, reason="the record vanished from the input, was changed or taken over meanwhile"
         )
         self.on_left(attempt, fact)
+
+    def _renewed(self, attempt: Attempt, fact: Fact) -> None:
+        """The record has taken the changed input that waited: it is to be claimed again, whatever the fact says."""
+        if fact.state is State.IN_PROGRESS and attempt.step is not None:
+            self.admission.release(attempt)
+        fact = replace(fact, state=State.PENDING, hold=None, not_before=0.0, failure=None, checkpoint=None)
+        self.tally.add(fact)
+        self._emit("record_reset", attempt, reason="it takes its changed input, for the effect is settled")
+        self._leave(attempt, fact)
 
     # Claims.
 

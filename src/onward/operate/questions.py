@@ -145,6 +145,7 @@ def show(desk: Desk, subject: Subject, record: int, payloads: bool = False) -> d
         "state": str(facts.state),
         "vanished": facts.vanished,
         "stale": _is_stale(facts, subject.today),
+        "input_waits": facts.input_changed and facts.state is not State.SUCCEEDED,
         "waiting": None if facts.waiting is None else _waiting(facts.waiting),
         "generation": facts.generation,
         "step": facts.step,

@@ -15,16 +15,15 @@ from onward.operate.acts import actor
 from onward.operate.choices import one_record
 from onward.operate.questions import Subject, moment
 from onward.ports.desk import Asked, Asking, Became, Desk, Word
-from onward.ports.facts import EntryFacts, LeftOpen, RecordFacts, Waiting
+from onward.ports.facts import EntryFacts, RecordFacts, Waiting
 
 OPEN = (EntryState.INTENDED, EntryState.UNKNOWN, EntryState.SENT)
-LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a person's word made of a record. `next_step`: where it goes on; None where it has succeeded. `earlier`:
-    it was about an input that the record no longer has."""
+    """What a person's word made of a record. `next_step`: where it goes on; None where it has succeeded. `new_input`:
+    it takes the input that waited for the effect to be settled."""
 
     key: Any
     effect: str
@@ -33,14 +32,13 @@ class Decision:
     receipt: Any
     state: str
     next_step: str | None
-    earlier: bool = False
+    new_input: bool = False
 
     def __str__(self) -> str:
         said = "was sent" if self.sent else "was not sent"
-        if self.earlier:
-            which = f"{self.effect} of an earlier input ({self.idempotency_key})"
-            return f"{_shown(self.key)}: {which} {said}, as you say; the record itself stays as it is"
         then = "it has succeeded" if self.state == State.SUCCEEDED else f"it goes on at {self.next_step}"
+        if self.new_input:
+            then = "it takes its changed input, which has waited for this"
         return f"{_shown(self.key)}: {self.effect} {said}, as you say; {then}"
 
     def plain(self) -> dict[str, Any]:
@@ -53,8 +51,7 @@ class Reconciled:
     """What became of records that were asked about. `records`: each with its `state`, and what it `waiting`s for.
 
     Not asked about: `left`, whose effects nobody can be asked about; `busy`, which a living run is at work on;
-    `sending`, whose calls may still go on in a process that lives; `earlier`, obligations of inputs that their records
-    no longer have, about which a person decides. `exit_code`, `reason`: how the run ended that asked;
+    `sending`, whose calls may still go on in a process that lives. `exit_code`, `reason`: how the run ended that asked;
     None where there was nothing to ask.
     """
 
@@ -62,7 +59,6 @@ class Reconciled:
     left: int = 0
     busy: int = 0
     sending: int = 0
-    earlier: list[dict[str, Any]] = field(default_factory=list)
     exit_code: int | None = None
     reason: str | None = None
 
@@ -87,7 +83,6 @@ class Reconciled:
             "exit_code": self.exit_code,
             "reason": self.reason,
             "records": self.records,
-            "earlier": self.earlier,
         }
 
     def __str__(self) -> str:
@@ -101,11 +96,6 @@ class Reconciled:
             parts.append(f"{_many(self.busy)} that a run is at work on")
         if self.sending:
             parts.append(f"{_many(self.sending)} whose call may still be sending in a process that is alive")
-        if self.earlier:
-            many = (
-                "obligation of an earlier input is" if len(self.earlier) == 1 else "obligations of earlier inputs are"
-            )
-            parts.append(f"{len(self.earlier):,} {many} open, for a person to decide")
         return "; ".join(parts) or "nothing is open: no effect is unconfirmed"
 
 
@@ -130,7 +120,6 @@ def decide(
     effects = [step.effect for step in steps or () if step.effect is not None]
     among = None if effect is None else [effect] if steps is None else _names_of(effect, effects)
     entry = _open_entry(facts, among)
-    earlier = entry.generation < facts.generation
     step = None if steps is None else _step_of(entry, steps)
     if receipt is not None:
         receipt = _received(receipt, entry, step, steps)
@@ -143,14 +132,15 @@ def decide(
         reason,
         None if step is None else step.name,
         subject.today,
-        earlier,
     )
     if desk.settle(subject.number, word) is None:
         raise UsageError(f"{_standing(desk.record(record))}; nothing was changed")
     after = desk.record(record)
     sent = receipt is not None
     said = loads(receipt) if receipt is not None else None
-    return Decision(loads(facts.key), entry.effect, entry.key, sent, said, str(after.state), after.step, earlier)
+    took = after.generation > facts.generation
+    begins = steps[0].name if steps and took else after.step
+    return Decision(loads(facts.key), entry.effect, entry.key, sent, said, str(after.state), begins, took)
 
 
 def ask_again(
@@ -169,18 +159,9 @@ def ask_again(
     return desk.ask_again(subject.number, asking)
 
 
-def reconciled(
-    desk: Desk,
-    subject: Subject,
-    steps: Sequence[StepPlan],
-    asked: Asked,
-    ended: RunResult | None,
-    effect: str | None = None,
-) -> Reconciled:
+def reconciled(desk: Desk, asked: Asked, ended: RunResult | None) -> Reconciled:
     """What became of the records that a run has asked about; `ended` None: there was nothing to ask."""
-    among = None if effect is None else _names_of(effect, [one.effect for one in steps if one.effect is not None])
-    earlier = [_earlier(one) for one in desk.left_open(subject.number) if among is None or one.effect in among]
-    found = Reconciled([], asked.left, asked.busy, asked.sending, earlier)
+    found = Reconciled([], asked.left, asked.busy, asked.sending)
     if ended is None:
         return found
     records = [_became(one) for one in desk.became(asked.records)]
@@ -188,15 +169,8 @@ def reconciled(
 
 
 def _open_entry(facts: RecordFacts, among: Sequence[str] | None) -> EntryFacts:
-    """The obligation that a person decides about: of the record's input, or else of an earlier one, the oldest first.
-
-    Raises UsageError where there is none, or not just one.
-    """
+    """The obligation that a person decides about. Raises UsageError where there is none, or not just one."""
     found = [one for one in facts.entries if one.generation == facts.generation and one.state in OPEN]
-    if facts.state is not State.UNCONFIRMED or not any(among is None or one.effect in among for one in found):
-        earlier = _left_open(facts, among)
-        if earlier is not None:
-            return earlier
     if facts.state is not State.UNCONFIRMED:
         raise UsageError(_standing(facts))
     if among is not None:
@@ -212,21 +186,6 @@ def _open_entry(facts: RecordFacts, among: Sequence[str] | None) -> EntryFacts:
         names = ", ".join(one.effect for one in found)
         raise UsageError(f"{_shown(loads(facts.key))} has several open effects ({names}); say which with --effect")
     return found[0]
-
-
-def _left_open(facts: RecordFacts, among: Sequence[str] | None) -> EntryFacts | None:
-    """The oldest that an earlier input has left open. Raises UsageError where it is not clear which effect is meant."""
-    found = [one for one in facts.entries if one.generation < facts.generation and one.state in OPEN]
-    found = [one for one in found if among is None or one.effect in among]
-    if not found or facts.state is State.IN_PROGRESS:
-        return None
-    names = list(dict.fromkeys(one.effect for one in found))
-    if among is None and len(names) > 1:
-        raise UsageError(
-            f"earlier inputs of {_shown(loads(facts.key))} have left several effects open ({', '.join(names)}); "
-            "say which with --effect"
-        )
-    return min(found, key=lambda one: one.generation)
 
 
 def _standing(facts: RecordFacts) -> str:
@@ -288,17 +247,6 @@ def _became(one: Became) -> dict[str, Any]:
         "state": str(one.state),
         "step": one.step,
         "waiting": None if one.waiting is None else _waiting(one.waiting),
-    }
-
-
-def _earlier(one: LeftOpen) -> dict[str, Any]:
-    return {
-        "key": loads(one.record),
-        "effect": one.effect,
-        "idempotency_key": one.key,
-        "state": str(one.entry),
-        "generation": one.generation,
-        "since": moment(one.intended_at),
     }
 
 

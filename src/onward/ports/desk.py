@@ -11,7 +11,6 @@ from onward.ports.facts import (
     Cause,
     FailedRecord,
     InstanceFacts,
-    LeftOpen,
     LogEntry,
     RecordFacts,
     Standing,
@@ -68,8 +67,7 @@ class Word:
     """A person's word on one obligation: with a `receipt` (JSON text) it was sent, without one it was not.
 
     `effect` and `key` are those of the ledger. `step`: which of today's steps (`today`: versions by step, in order) it
-    is; None where that is not known, and then only for one that was not sent. `earlier`: it is that of an input that
-    the record no longer has, and nothing follows for the record.
+    is; None where that is not known, and then only for one that was not sent.
     """
 
     actor: str
@@ -80,7 +78,6 @@ class Word:
     reason: str | None
     step: str | None
     today: Mapping[str, str]
-    earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +176,9 @@ class Desk(Protocol):
         None where the record is not unconfirmed, or the obligation no longer open: nothing was changed.
 
         Sent: the receipt is the output of the effect's step, and the record goes on with the next, or has succeeded.
-        Not sent: the entry is known as not applied, and the record pending. One of an earlier input is settled in the
-        ledger alone, unless the record is in progress. Raises UsageError where its call may still be sending, in a
-        process that lives: nothing was changed.
+        Not sent: the entry is known as not applied, and the record pending, with its changed input where one has
+        waited. Raises UsageError where its call may still be sending, in a process that lives: nothing was changed.
         """
-
-    def left_open(self, instance: int) -> list[LeftOpen]:
-        """Open obligations of inputs that their records no longer have, in source order, oldest first."""
 
     def ask_again(self, instance: int, asking: Asking) -> Asked:
         """Note in their histories which records are asked about again; a run of these alone asks (`ClaimWish`)."""

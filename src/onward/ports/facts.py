@@ -200,20 +200,6 @@ class EntryFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOpen:
-    """An obligation that an earlier input of a record has left open: no run asks about it, a person decides. `state`:
-    the record's, `entry`: the obligation's; `intended_at` in UTC seconds."""
-
-    record: str
-    state: State
-    effect: str
-    key: str
-    entry: EntryState
-    generation: int
-    intended_at: float
-
-
-@dataclass(frozen=True, slots=True)
 class RecordFacts:
     """All that is known of one record."""
 

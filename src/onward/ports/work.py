@@ -121,11 +121,13 @@ class Batch:
 @dataclass(slots=True)
 class Outcome:
     """What a batch brought, in the order of what was asked. `lost`: (record, fence) of the facts whose fence no longer
-    held; they changed nothing. `met`: by (record, fence) what intents came
-    upon. `next_due`: when the next back-off of the instance ends (UTC seconds), told with claims.
+    held; they changed nothing. `renewed`: those of records that took the changed input that waited, for their effect is
+    settled: they are pending with it, whatever the fact says. `met`: by (record, fence) what intents came upon.
+    `next_due`: when the next back-off of the instance ends (UTC seconds), told with claims.
     """
 
     lost: set[tuple[int, int]] = field(default_factory=set)
+    renewed: set[tuple[int, int]] = field(default_factory=set)
     met: dict[tuple[int, int], Met] = field(default_factory=dict)
     claimed: list[list[Claimed]] = field(default_factory=list)
     fed: list[FeedOutcome] = field(default_factory=list)

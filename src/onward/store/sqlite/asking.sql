@@ -116,14 +116,6 @@ SELECT waits_for, count(*), min(since) FROM set_aside
 WHERE instance = :instance AND state = 'unconfirmed' AND vanished = 0 AND hold = 'person'
 GROUP BY waits_for
 
--- Whether an input was ever replaced while an effect was open: all entries of the ledger are looked at only then.
--- name: left_open
-SELECT r.key, r.state, e.name, e.key, e.state, e.generation, e.intended_at
-FROM (SELECT 1 FROM counts WHERE instance = :instance AND what = 'left_open' AND n > 0 LIMIT 1)
-CROSS JOIN effects e CROSS JOIN records r ON r.id = e.record
-WHERE e.state IN ('intended', 'unknown', 'sent') AND r.instance = :instance AND e.generation < r.generation
-ORDER BY r.position, r.id, e.generation, e.name
-
 -- name: became
 SELECT r.key, r.state, r.step, r.hold, r.not_before,
     (SELECT reason FROM history h WHERE r.state = 'unconfirmed' AND h.record = r.id AND h.event = 'effect_unconfirmed'

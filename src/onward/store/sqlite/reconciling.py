@@ -15,7 +15,7 @@ from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
 from onward.ports.clock import Clock
 from onward.ports.desk import Asked, Asking, Word
-from onward.store.sqlite import chain, facts, statements
+from onward.store.sqlite import chain, changed_inputs, facts, statements
 from onward.store.sqlite.change import Change
 from onward.store.sqlite.connection import transaction
 from onward.store.sqlite.ledger import may_be_sending
@@ -47,18 +47,6 @@ class _Word:
         self._where: dict[str, Any] = {"record": word.record, "name": word.effect, "key": word.key}
 
     def apply(self) -> State | None:
-        return self._earlier() if self._word.earlier else self._current()
-
-    def _earlier(self) -> State | None:
-        """A run that has the record in hand may come upon the entry at any time; else it is nobody's."""
-        found = self._change.rows("earlier_obligation", **self._where)
-        if not found or found[0][0] == State.IN_PROGRESS or found[0][1] not in OPEN:
-            return None
-        self._settle_entry()
-        self._tell(self._word.step)
-        return State(found[0][0])
-
-    def _current(self) -> State | None:
         found = self._change.rows("obligation", **self._where)
         if not found:
             return None
@@ -84,6 +72,8 @@ class _Word:
         else:
             self._change.move(State.UNCONFIRMED, after, 1)
         self._tell(step)
+        if after is State.PENDING:
+            changed_inputs.take(self._change, [self._word.record])
         return after
 
     def _settle_entry(self) -> None:
@@ -108,8 +98,10 @@ class _Word:
             return State.PENDING
         lineage = facts.interned(change, [(step, done[step]) for step in word.today], None)
         change.execute("finish_by_word", record=word.record, lineage=lineage)
+        changed = change.array("finished_with_another", [[word.record]])
+        change.count(*changed_inputs.WAITS, -len(changed))
         if not self._gone:
-            change.count("lineage", str(lineage), 1)
+            change.count("lineage_changed" if changed else "lineage", str(lineage), 1)
         return State.SUCCEEDED
 
     def _go_on(self, step: str | None, sent: bool) -> None:

@@ -91,7 +91,8 @@ class SqliteWorkStore:
         outcome = Outcome()
         with self._change_by(run) as change:
             if batch.facts:
-                outcome.lost, outcome.met = facts.apply(change, batch.facts, self._lineages, self._living)
+                applied = facts.apply(change, batch.facts, self._lineages, self._living)
+                outcome.lost, outcome.met, outcome.renewed = applied.lost, applied.met, applied.renewed
             for block in batch.blocks:
                 outcome.fed.append(feeding.apply(change, block, self._store_inputs))
             if batch.wishes:
