@@ -74,7 +74,7 @@ class StoredOutput:
     output: str
 
 
-Meeting = Literal["go", "go on", "adopt", "wait", "conflict"]
+Meeting = Literal["go", "go on", "adopt", "wait", "conflict", "other key"]
 
 
 class EntryState(StrEnum):
@@ -137,7 +137,8 @@ class EffectFact:
     """What a fact says of its record's obligation; written together with it.
 
     With `payload` it is an intent: the entry is made, or superseded where it was not applied, or met. Without, it is
-    what became of an entry that the record answers for. `former`: (name, key) under which it may be known from before.
+    what became of an entry that the record answers for. `former`: (name, key) under which it may be known from before;
+    `fields`: the names of the fields that the key is made of.
     """
 
     name: str
@@ -149,6 +150,7 @@ class EffectFact:
     ask_at: float = 0.0
     asks: int = 0
     former: tuple[tuple[str, str], ...] = ()
+    fields: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from onward.cli.words import brief, counted, duration, records
 
 if TYPE_CHECKING:
     from onward.model import RunResult
+    from onward.ports.work import OtherKey
     from onward.runner import Announcement
 
 
@@ -25,7 +26,16 @@ def opening(told: Announcement, target: Target) -> Iterator[str]:
     yield from _put_back(told)
     if told.begun.others:
         yield f"{_runs(told.begun.others)} on this instance at the moment: they share the work"
+    yield from map(_other_key, told.begun.other_keys)
     yield from _versions(told, target)
+
+
+def _other_key(other: OtherKey) -> str:
+    there = "1 obligation" if other.obligations == 1 else f"{other.obligations:,} obligations"
+    return (
+        f"{brief(other.effect)}: its key is ({', '.join(other.now)}) now; {there} of this job under the key "
+        f"({', '.join(other.fields)}) will not be recognised in other files or records"
+    )
 
 
 def _runs(number: int) -> str:

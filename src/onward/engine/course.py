@@ -86,14 +86,25 @@ class Course:
             fact = self.attempt.given_back(f"waits for {met.entry.origin}, which has the same obligation")
             fact.not_before = self._now() + WAIT_FOR_OTHER
             return fact
-        if met.meeting == "conflict":
-            state = met.entry.state
-            told = f"another payload is {state} under the key {met.entry.key}; nothing was sent"
-            failure = Classified(Kind.CONFLICT, "PayloadConflict", told)
+        if met.meeting in ("conflict", "other key"):
             self.attempt.entry = None
-            return self.attempt.failed(failure, Decision("quarantine", told), self._now())
+            failure = self._conflict(met)
+            return self.attempt.failed(failure, Decision("quarantine", failure.message), self._now())
         self.attempt.entry = met.entry
         return None
+
+    def _conflict(self, met: Met) -> Classified:
+        """What stands in the way of the intent."""
+        entry = met.entry
+        if met.meeting == "conflict":
+            told = f"another payload is {entry.state} under the key {entry.key}; nothing was sent"
+            return Classified(Kind.CONFLICT, "PayloadConflict", told)
+        told = (
+            f"for the same input {entry.name!r} is {entry.state} under the key {entry.key}, and today's key= makes it "
+            f"another obligation ({', '.join(self.effect.fields)}); nothing was sent. Put key= back as it was and "
+            "release the record; or, to owe it once more, change its input in a field of the key, such as a revision"
+        )
+        return Classified(Kind.CONFLICT, "KeyConflict", told)
 
     def ended(self, outcome: CallOutcome | None, fail: Fail) -> Fact:
         """What came of the call of `attempt.phase`. `fail` decides about a failure that is known as one."""
@@ -120,6 +131,7 @@ class Course:
                 payload=outcome.payload,
                 payload_hash=canonical_hash(outcome.payload),
                 former=outcome.former,
+                fields=self.effect.fields,
             )
             return fact
         if isinstance(outcome, EndedEarly):

@@ -60,7 +60,18 @@ def apply(change: Change, facts: Sequence[Fact], lineages: dict[object, int], li
         applied.renewed = {(fact.record, fact.fence) for fact in left if fact.record in taken} | (withdrawn - lost)
     own = [one.entry.name for one in met.values() if one.meeting in ("go", "go on", "adopt")]
     change.count_all("intents", Counter(own))  # by which a job's ledger names are known later on
+    change.count_all("key", Counter(_key_fields(fact) for fact in facts if _is_new(fact, met)))
     return applied
+
+
+def _is_new(fact: Fact, met: Holds) -> bool:
+    return (fact.record, fact.fence) in met and met[fact.record, fact.fence].meeting == "go"
+
+
+def _key_fields(fact: Fact) -> str:
+    """The counter's name for the fields that the keys of an effect are made of."""
+    assert fact.effect is not None
+    return orjson.dumps([fact.effect.name, fact.effect.fields]).decode()
 
 
 def _write(
@@ -157,7 +168,7 @@ def _told(fact: Fact, met: Holds) -> tuple[str | None, str | None]:
     came_upon = met[fact.record, fact.fence]
     if came_upon.meeting == "adopt":
         return "effect_adopted", came_upon.entry.origin
-    return (None if came_upon.meeting in ("wait", "conflict") else "effect_intended"), None
+    return (None if came_upon.meeting in ("wait", "conflict", "other key") else "effect_intended"), None
 
 
 def _detail(fact: Fact) -> str | None:

@@ -71,6 +71,7 @@ class SqliteWorkStore:
                 run = self._insert_run(change, start)
                 self._locks.hold(run)
                 begun = RunBegun(run, instance, new_instance, 0)
+                begun.other_keys = names.other_keys(change, start)
                 begun.dead_runs, begun.others = self._bury(change, run)
                 ended = [sent_by for sent_by in change.array("given_up_calls") if not self._locks.is_held(sent_by)]
                 if ended:

@@ -139,7 +139,7 @@ CREATE TABLE failures (
 );
 
 -- The ledger: one row an obligation, in all jobs and instances. `record` answers for it. The key is text that the far
--- side has seen. Steady times are comparable within one boot only.
+-- side has seen, made of `fields`. Steady times are comparable within one boot only.
 CREATE TABLE effects (
     name            TEXT NOT NULL,
     key             TEXT NOT NULL,
@@ -158,6 +158,7 @@ CREATE TABLE effects (
     ask_at          REAL NOT NULL DEFAULT 0,
     asks            INTEGER NOT NULL DEFAULT 0,
     sent_at         REAL,
+    fields          TEXT NOT NULL DEFAULT '[]',
     UNIQUE (name, key)
 );
 CREATE INDEX effects_by_record ON effects (record);
