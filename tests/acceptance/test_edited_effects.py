@@ -98,3 +98,79 @@ def test_obligations_under_another_key_are_told_when_a_run_begins(rekeyed: Place
     assert told in place.run().said
     place.job(keyed('"id"', 2))
     assert "will not be recognised" not in place.run().said
+
+
+# Models that no longer fit what is stored.
+
+MODELLED = (
+    FAR.replace('key="id")', 'key="id"), record=Record')
+    + """
+@job.step(version="1")
+def prepare(record: Record) -> Output:
+    return Output("1")
+
+@job.effect("report", key="id", keyed=True, deadline=0.2, settle=0, version="1")
+def submit(record: Record, prepare: Output, payload: Payload, idempotency_key) -> Receipt:
+    sent(idempotency_key, payload.id)
+    if not (HERE / "answers").exists():
+        raise ConnectionResetError("no answer")
+    return Receipt("7")
+
+@submit.payload
+def body(record: Record, prepare: Output) -> Payload:
+    return Payload("1")
+
+@submit.confirm
+def acknowledged(record: Record, submit: Receipt):
+    return (HERE / "confirms").exists()
+"""
+)
+MODEL = """
+from dataclasses import dataclass
+
+@dataclass
+class {name}:
+    id: str
+    {more}
+"""
+
+
+def modelled(changed: str = "") -> str:
+    """The job; the model that has `changed` needs a field that nothing stored has."""
+    names = ("Record", "Output", "Payload", "Receipt")
+    models = [MODEL.format(name=name, more="more: int" if name == changed else "") for name in names]
+    return "".join(models) + MODELLED
+
+
+@pytest.mark.parametrize("changed", ["Record", "Output", "Payload", "Receipt"])
+def test_what_no_longer_decodes_is_not_asked_about_for_ever(tmp_path: Path, changed: str) -> None:
+    place = Place(tmp_path, modelled())
+    place.write("in.jsonl", [{"id": "a"}])
+    if changed == "Receipt":
+        (tmp_path / "answers").touch()
+    assert place.run("--wait", "0").counts == {"unconfirmed": 1}
+    place.job(modelled(changed))
+    for _ in range(2):  # each run looks once, and waits for nothing
+        ran = place.run("--wait", "1h")
+        assert (ran.code, ran.counts, requests(place)) == (4, {"unconfirmed": 1}, ["1"])
+        assert "Put the model back and run again, or say what became of each: onward reconcile job.py KEY" in ran.said
+        assert "unconfirmed: 1 wait for a person's word" in ran.said
+    (waiting,) = place.status()["waiting"]
+    assert waiting["reason"] == "a person: an effect is open, and what is stored of it no longer decodes"
+    assert "what is stored no longer decodes" in show(place, "a")["waiting"]["reason"]
+    (tmp_path / "answers").touch()
+    (tmp_path / "confirms").touch()
+    place.job(modelled())
+    ran = place.run("--wait", "20s")
+    assert (ran.code, ran.counts) == (0, {"succeeded": 1})
+
+
+def test_a_person_may_decide_about_what_no_longer_decodes(tmp_path: Path) -> None:
+    place = Place(tmp_path, modelled())
+    place.write("in.jsonl", [{"id": "a"}])
+    place.run("--wait", "0")
+    place.job(modelled("Payload"))
+    assert place.run("--wait", "1h").code == 4
+    place.fine("reconcile", "job.py", "a", "--sent", '{"id": "9"}', "--json")
+    assert place.run().counts == {"succeeded": 1}
+    assert (place.export()[0]["outputs"]["submit"], requests(place)) == ({"id": "9"}, ["1"])

@@ -638,3 +638,14 @@ def test_a_batch_that_fails_keeps_no_intent(bench: Bench) -> None:
     with pytest.raises(Exception):  # noqa: B017
         bench.store.write(run, broken)
     assert met(bench, run, intent(one, payload='{"b":1}'))[0].entry.payload == '{"b":1}'
+
+
+def test_what_did_not_decode_is_looked_at_again_by_the_next_run_and_by_no_other(bench: Bench) -> None:
+    run = bench.start("k")
+    (one,) = claim(bench, run)
+    met(bench, run, intent(one))
+    bench.state(run, unconfirmed(one, hold="undecodable"))
+    assert claim(bench, run) == []
+    assert bench.store.counts(1).held == {"undecodable": 1}
+    assert claim(bench, begin(bench, asks_only=True)) == []
+    assert plain(claim(bench, begin(bench))) == ["k"]

@@ -98,7 +98,9 @@ def closing(result: RunResult, finished: Mapping[str, Any], target: Target) -> I
     waiting = finished.get("held", {}).get("stale", 0)
     if waiting:
         yield f"{records(waiting)} wait with a checkpoint that no longer decodes"
-    yield from _unconfirmed(result, finished.get("held", {}).get("person", 0))
+    yield from _undecodable(finished.get("held", {}).get("undecodable", 0), target)
+    held = finished.get("held", {})
+    yield from _unconfirmed(result, held.get("person", 0) + held.get("undecodable", 0))
     counts = counted(result.counts, result.total, finished.get("vanished", 0), finished.get("stale", 0))
     older = finished.get("unfinished_older", 0)
     counts += f", {older:,} unfinished with outputs of older steps" if older else ""
@@ -119,6 +121,13 @@ def _unconfirmed(result: RunResult, for_a_person: int) -> Iterator[str]:
         parts = [f"{for_a_person:,} wait for a person's word"] if for_a_person else []
         parts += [f"{rest:,} to be asked about again"] if rest else []
         yield f"unconfirmed: {', '.join(parts)}"
+
+
+def _undecodable(number: int, target: Target) -> Iterator[str]:
+    if number:
+        say = target.command("reconcile", "KEY")
+        yield f"{records(number)} with an effect open of which something stored no longer decodes"
+        yield f"Put the model back and run again, or say what became of each: {say} --sent RECEIPT (or --not-sent)"
 
 
 def _next(result: RunResult, finished: Mapping[str, Any], target: Target) -> str:

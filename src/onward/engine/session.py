@@ -30,6 +30,7 @@ from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.plan import Plan
 from onward.model import Counts, RunResult, State
+from onward.policy.effects import UNDECODABLE
 from onward.policy.endings import (
     NEEDS_A_PERSON,
     OK,
@@ -317,14 +318,14 @@ class Session:
         failed = counts.of(State.FAILED) + counts.of(State.QUARANTINED) + counts.of(State.UNCONFIRMED)
         failed += counts.gone_open  # what they owe is owed, whether or not the source still has them
         unfinished = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
-        stale = counts.held.get("stale", 0)
+        stale = counts.held.get("stale", 0) + counts.held.get(UNDECODABLE, 0)
         worker = self._worker
         if worker.share.left is not None:
             done_all = worker.share.is_begun or not unfinished
             left = worker.tally.left_failed + len(worker.tally.unconfirmed)
             failed = left if done_all and unfinished else failed
             unfinished = len(worker.share.waiting_again) if done_all else unfinished
-            stale = min(stale, unfinished)
+            stale = min(counts.held.get("stale", 0), unfinished) + min(counts.held.get(UNDECODABLE, 0), left)
         return Remains(unfinished, failed, stale)
 
     def _versions(self) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from onward.model import Counts, Fact, State
+from onward.policy.effects import UNDECODABLE
 
 AVERAGING_SECONDS = 20.0
 MOST_REMEMBERED = 10_000
@@ -41,7 +42,8 @@ class Progress:
     @property
     def asked_again(self) -> int:
         """Unconfirmed records that somebody will be asked about, so that they are not done."""
-        return max(self.counts.get(State.UNCONFIRMED, 0) - self.held.get("person", 0), 0)
+        for_a_person = self.held.get("person", 0) + self.held.get(UNDECODABLE, 0)
+        return max(self.counts.get(State.UNCONFIRMED, 0) - for_a_person, 0)
 
     @property
     def done(self) -> int:

@@ -28,6 +28,7 @@ from onward.engine.tally import Tally
 from onward.job.plan import Plan
 from onward.model import Claimed, EntryState, Fact, Kind, Met, State
 from onward.policy.attempts import Decision, History, decide
+from onward.policy.effects import UNDECODABLE
 from onward.policy.failures import Classified
 from onward.policy.pace import MOST_AHEAD
 from onward.policy.suspects import DEATHS_TO_CONVICT, is_suspect
@@ -472,6 +473,12 @@ class Worker:
     def _stale(self, attempt: Attempt, stale: Stale) -> None:
         fact = attempt.held("stale", f"the stored output of {stale.step} no longer decodes: {stale.reason}")
         fact.event, fact.step = "record_waits", stale.step
+        if fact.state is State.UNCONFIRMED and attempt.step is not None:  # what to ask about cannot be made anew
+            fact.hold, fact.step = UNDECODABLE, attempt.step.name
+            fact.event, fact.reason = (
+                "effect_unconfirmed",
+                f"what is stored no longer decodes: {stale.step}: {stale.reason}",
+            )
         self.submit(fact)
 
     def died_alone(self, attempt: Attempt, died: Died) -> None:
@@ -543,7 +550,8 @@ class Worker:
             return
         if fact is not None:
             # What no longer decodes is told without the words that quote it.
-            reason = "a stored output no longer decodes" if event == "record_waits" else fact.reason
+            quotes = event == "record_waits" or fact.hold == UNDECODABLE
+            reason = "what is stored no longer decodes" if quotes else fact.reason
             fields.update(step=fact.done_step or fact.step, attempt=attempt.attempts, reason=reason)
             if fact.failure is not None:
                 fields.update(kind=str(fact.failure.kind), error_type=fact.failure.error_type)

@@ -11,6 +11,7 @@ import orjson
 
 from onward.codec import loads
 from onward.model import Counts, State, StepVersion
+from onward.policy.effects import UNDECODABLE
 from onward.policy.suspects import SUSPECT
 from onward.ports.clock import Clock
 from onward.ports.desk import Became, ExportWish
@@ -32,6 +33,7 @@ Lineage = tuple[dict[str, str], str | None]
 WAITS = {
     None: "back-off after a failure",
     "stale": "a stored output no longer decodes; rerun makes it anew",
+    UNDECODABLE: "a person: an effect is open, and what is stored of it no longer decodes",
     SUSPECT: "suspected of killing its process; the next run tries it in a child process",
 }
 PERSON = "person"
@@ -339,9 +341,10 @@ def waiting(
 ) -> Waiting | None:
     """What one record waits for. `said`: why it is unconfirmed."""
     if state == State.UNCONFIRMED:
-        what = A_PERSON if hold == PERSON else "an answer"
+        by_a_person = hold in (PERSON, UNDECODABLE)
+        what = A_PERSON if by_a_person else "an answer"
         reason = f"{what}: {said}" if said else what
-        return Waiting(reason, 1, not_before or None, since if hold == PERSON else None)
+        return Waiting(reason, 1, not_before or None, since if by_a_person else None)
     if state != State.PENDING or (hold is None and not not_before):
         return None
     return Waiting(WAITS.get(hold, str(hold)), 1, not_before or None)

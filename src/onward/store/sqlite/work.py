@@ -80,6 +80,7 @@ class SqliteWorkStore:
                     if not begun.others:
                         begun.reset_failed = self._reset_failed(change, start)
                     change.execute("release_stale")
+                    change.execute("release_undecodable")
                     gates.forget_others(change, start.gates)
         except BaseException:
             if run is not None:

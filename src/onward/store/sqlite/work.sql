@@ -389,6 +389,11 @@ WHERE state <> 'succeeded' AND instance = :instance AND state = :state AND vanis
 -- name: release_stale
 UPDATE records SET hold = NULL WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold = 'stale'
 
+-- name: release_undecodable
+UPDATE records SET hold = NULL
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1)
+  AND hold = 'undecodable'
+
 -- name: count_held
 SELECT hold, count(*) FROM records
 WHERE state <> 'succeeded' AND instance = :instance AND state IN ('pending', 'unconfirmed') AND vanished = 0
