@@ -190,7 +190,8 @@ class Fact:
     `step` counts as started when `started`. `checkpoint` is the output of `done_step`, made by `version`.
     `lineage` is set with SUCCEEDED: the versions that made the result, in step order. `gate`: where a record that
     leaves this run waits for its next call (JSON text of a group's or step's name and a value), None for no such place.
-    `sent_by`: the job that had sent what this checkpoint adopts.
+    `sent_by`: the job that had sent what this checkpoint adopts; empty: the far side said that it had it; None: it was
+    this record itself.
     """
 
     record: int

@@ -549,3 +549,52 @@ assert onward.reconcile(job.job, "r1", not_sent=True, effect="annual-report").st
 """
     (place.folder / "script.py").write_text(script)
     subprocess.run([sys.executable, "script.py"], cwd=place.folder, env=surroundings(), check=True)
+
+
+# Two that owe the same.
+
+
+def test_who_waits_for_another_goes_on_by_itself_when_that_is_decided(tmp_path: Path) -> None:
+    place = Place(tmp_path, text(UNASKABLE))
+    say(place, "hangs up", "1")
+    place.write("in.jsonl", [{"id": "r0", "entity": "e0"}, {"id": "r1", "entity": "e0"}])
+    assert place.run().counts == {"unconfirmed": 2}
+    first, second = ("r0", "r1") if show(place, "r1")["held_by"] is None else ("r1", "r0")
+    assert show(place, first)["held_by"]["key"] == second
+    assert f"record {second} of job filings has taken over what it owes" in place.fine("show", "job.py", first)
+    refused = place.onward("reconcile", "job.py", first, "--sent", "1")
+    assert refused.returncode == 2
+    assert f"record {second} of job 'filings' has taken over what record {first} owes" in refused.stderr
+    assert "1 record whose obligation another record has taken over" in place.fine("reconcile", "job.py")
+    place.fine("reconcile", "job.py", second, "--sent", "1")
+    ran = place.run()
+    assert (ran.code, ran.counts, filings(place)) == (0, {"succeeded": 2}, {"e0": 1})
+
+
+def test_in_the_same_run_too(tmp_path: Path) -> None:
+    """What the first has sent is asked about by the second, which has taken it over."""
+    place = Place(tmp_path, text(QUICK + ", confirm_within=0.1", PROBE))
+    say(place, "hangs up", "1")
+    place.write("in.jsonl", [{"id": "r0", "entity": "e0"}])
+    assert place.run("--wait", "5s").counts == {"unconfirmed": 1}
+    assert "a person's word" in place.status()["waiting"][0]["reason"]
+    say(place, "probe", "yes")
+    place.write("in.jsonl", [{"id": "r0", "entity": "e0"}, {"id": "r1", "entity": "e0"}])
+    ran = place.run("--wait", "20s")
+    assert (ran.code, ran.counts, filings(place)) == (0, {"succeeded": 2}, {"e0": 1})
+
+
+def test_an_adopter_that_sends_is_told_as_the_sender(tmp_path: Path) -> None:
+    place = Place(tmp_path, text(QUICK + ", confirm_within=0.1", PROBE))
+    say(place, "hangs up", "1")
+    place.write("in.jsonl", [{"id": "r0", "entity": "e0"}])
+    place.run("--wait", "5s")
+    (place.folder / "registry.log").unlink()  # what the first has sent never got there
+    say(place, "hangs up", "")
+    say(place, "probe", "yes")
+    other = text(QUICK + ", confirm_within=0.1", PROBE).replace('"filings"', '"others"')
+    place.job(other)
+    ran = place.run("--wait", "20s")
+    assert (ran.code, ran.counts, filings(place)) == (0, {"succeeded": 1}, {"e0": 1})
+    assert "not sent again" not in ran.said
+    assert "effect_deduplicated" not in [one["event"] for one in show(place, "r0")["history"]]

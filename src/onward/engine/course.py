@@ -31,6 +31,7 @@ from onward.policy.failures import Classified
 Fail = Callable[[Attempt, Classified], Fact]
 
 PERSON = "person"
+FAR_SIDE = ""  # it said, when asked, that it had it
 WAIT_FOR_OTHER = 2.0
 WAIT_FOR_CALL = 10.0
 
@@ -144,6 +145,7 @@ class Course:
         entry, fence = self._held(), self.attempt.claimed.fence
         again = sends_again(entry, fence)
         if isinstance(outcome, Returned):
+            self.attempt.entry = replace(entry, origin=None, origin_job=None)  # whoever sent it before, so has this one
             return self._receipt(outcome.text, None)
         if not isinstance(outcome, Raised) or not outcome.failure.not_applied:
             return self._unknown(outcome, again)
@@ -245,6 +247,7 @@ class Course:
         fact.effect = self._said(EntryState.SENT, receipt=receipt)
         if adopted is not None:
             fact.event, fact.reason = "effect_deduplicated", adopted
+            fact.sent_by = self._held().origin_job or FAR_SIDE
         return fact
 
     def _finished(self, state: EntryState | None, receipt: str | None = None, adopted: str | None = None) -> Fact:
@@ -258,7 +261,7 @@ class Course:
         fact = self.attempt.completed(receipt, self._starts_next(self.attempt))
         fact.effect, fact.done_step = said, name
         from_elsewhere = adopted or entry.origin or ("it was done already" if state is None else None)
-        fact.sent_by = entry.origin_job
+        fact.sent_by = entry.origin_job or (FAR_SIDE if adopted else None)
         if from_elsewhere:
             fact.event, fact.reason = "effect_deduplicated", from_elsewhere
         elif self.traits.has_confirm:  # else its receipt came with its checkpoint, which is a record of its own

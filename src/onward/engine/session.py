@@ -306,13 +306,21 @@ class Session:
             held=counts.held,
             stale=stale,
             unfinished_older=older,
-            adopted=dict(self._tally.adopted),
+            adopted=self._adopted(),
             seconds=round(seconds, 3),
             recorded=not lost,
             head=head,
             next_act=ending.next_act,
         )
         return RunResult(code, ending.text, str(self._begun.run), plain, counts.total, seconds)
+
+    def _adopted(self) -> dict[str, int]:
+        """Obligations that were done already, by the job that had them done; empty: the far side said so."""
+        found = dict[str, int]()
+        for job, number in self._tally.adopted.items():
+            name = self._job.name if job is None else job
+            found[name] = found.get(name, 0) + number
+        return found
 
     def _remains(self, counts: Counts) -> Remains:
         failed = counts.of(State.FAILED) + counts.of(State.QUARANTINED) + counts.of(State.UNCONFIRMED)

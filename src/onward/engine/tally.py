@@ -64,7 +64,7 @@ class Tally:
         self.ended = 0
         self.left_failed = 0
         self.unconfirmed: set[int] = set()
-        self.adopted: Counter[str] = Counter()  # obligations that were done already, by job; "": the far side said so
+        self.adopted: Counter[str | None] = Counter()  # obligations that were done already, as `Fact.sent_by` has it
         self.calls_done = 0
         self._waits: dict[int, tuple[str, float]] = {}
         self._marks: list[tuple[float, int, int]] = [(now, 0, _ended(counts))]
@@ -73,7 +73,7 @@ class Tally:
         """A committed fact."""
         states = self.counts.states
         if fact.event == "effect_deduplicated":
-            self.adopted[fact.sent_by or ""] += 1
+            self.adopted[fact.sent_by] += 1
         if fact.checkpoint is not None:
             self.calls_done += 1
             if fact.done_step is not None:

@@ -166,6 +166,15 @@ def show(desk: Desk, subject: Subject, record: int, payloads: bool = False) -> d
             "at": moment(failure.at),
             "run": _name(failure.run),
         },
+        "held_by": None
+        if facts.held_by is None
+        else {
+            "key": loads(facts.held_by.key),
+            "job": facts.held_by.job,
+            "instance": facts.held_by.instance,
+            "effect": facts.held_by.effect,
+            "idempotency_key": facts.held_by.idempotency_key,
+        },
         "effects": [_entry(one, payloads) for one in facts.entries],
         "history": [
             {

@@ -51,7 +51,8 @@ class Reconciled:
     """What became of records that were asked about. `records`: each with its `state`, and what it `waiting`s for.
 
     Not asked about: `left`, whose effects nobody can be asked about; `busy`, which a living run is at work on;
-    `sending`, whose calls may still go on in a process that lives. `exit_code`, `reason`: how the run ended that asked;
+    `sending`, whose calls may still go on in a process that lives; `elsewhere`, which wait for what becomes of another
+    record that has taken their obligation over. `exit_code`, `reason`: how the run ended that asked;
     None where there was nothing to ask.
     """
 
@@ -59,6 +60,7 @@ class Reconciled:
     left: int = 0
     busy: int = 0
     sending: int = 0
+    elsewhere: int = 0
     exit_code: int | None = None
     reason: str | None = None
 
@@ -80,6 +82,7 @@ class Reconciled:
             "left": self.left,
             "busy": self.busy,
             "sending": self.sending,
+            "elsewhere": self.elsewhere,
             "exit_code": self.exit_code,
             "reason": self.reason,
             "records": self.records,
@@ -96,6 +99,8 @@ class Reconciled:
             parts.append(f"{_many(self.busy)} that a run is at work on")
         if self.sending:
             parts.append(f"{_many(self.sending)} whose call may still be sending in a process that is alive")
+        if self.elsewhere:
+            parts.append(f"{_many(self.elsewhere)} whose obligation another record has taken over")
         return "; ".join(parts) or "nothing is open: no effect is unconfirmed"
 
 
@@ -161,7 +166,7 @@ def ask_again(
 
 def reconciled(desk: Desk, asked: Asked, ended: RunResult | None) -> Reconciled:
     """What became of the records that a run has asked about; `ended` None: there was nothing to ask."""
-    found = Reconciled([], asked.left, asked.busy, asked.sending)
+    found = Reconciled([], asked.left, asked.busy, asked.sending, asked.elsewhere)
     if ended is None:
         return found
     records = [_became(one) for one in desk.became(asked.records)]
@@ -179,13 +184,24 @@ def _open_entry(facts: RecordFacts, among: Sequence[str] | None) -> EntryFacts:
             listed = ", ".join(one.effect for one in there) or "none"
             raise UsageError(f"{_shown(loads(facts.key))} has nothing open under {among[0]!r} (open: {listed})")
     if not found:
-        raise UsageError(
-            f"{_shown(loads(facts.key))} waits for an obligation that another record answers for; decide about that one"
-        )
+        raise UsageError(_held_elsewhere(facts))
     if len(found) > 1:
         names = ", ".join(one.effect for one in found)
         raise UsageError(f"{_shown(loads(facts.key))} has several open effects ({names}); say which with --effect")
     return found[0]
+
+
+def _held_elsewhere(facts: RecordFacts) -> str:
+    """Which record a person decides about instead."""
+    key, holder = _shown(loads(facts.key)), facts.held_by
+    if holder is None:
+        return f"{key} has nothing open: the next run goes on with it"
+    whose = f"{_shown(loads(holder.key))} of job {holder.job!r}"
+    whose += f", instance {holder.instance}" if holder.instance else ""
+    return (
+        f"{whose} has taken over what {key} owes ({holder.effect}, {holder.idempotency_key}): decide about that one, "
+        f"with that job's file; {key} then goes on by itself; nothing was changed"
+    )
 
 
 def _standing(facts: RecordFacts) -> str:

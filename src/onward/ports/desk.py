@@ -95,12 +95,14 @@ class Asking:
 @dataclass(slots=True)
 class Asked:
     """`records` are to be asked about. How many are not: those that nobody can be asked about (`left`), those that a
-    living run is at work on (`busy`), and those whose call, in a living process, may still be sending (`sending`)."""
+    living run is at work on (`busy`), those whose call, in a living process, may still be sending (`sending`), and
+    those whose obligation another record has taken over (`elsewhere`)."""
 
     records: list[int] = field(default_factory=list)
     left: int = 0
     busy: int = 0
     sending: int = 0
+    elsewhere: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,8 +200,19 @@ class EntryFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """The record that has taken over the obligation of another."""
+
+    key: str
+    job: str
+    instance: str
+    effect: str
+    idempotency_key: str
+
+
+@dataclass(frozen=True, slots=True)
 class RecordFacts:
-    """All that is known of one record."""
+    """All that is known of one record. `held_by`: who answers for what it owes, where it has been taken over."""
 
     key: str
     state: State
@@ -218,3 +229,4 @@ class RecordFacts:
     failure: FailureFacts | None
     history: list[HistoryEntry]
     entries: list[EntryFacts] = field(default_factory=list)
+    held_by: Holder | None = None

@@ -29,11 +29,13 @@ PAGE_BYTES = 8 << 20
 IN_FLIGHT = 10
 STATES = list(State)
 
+ELSEWHERE = "elsewhere"
 Lineage = tuple[dict[str, str], str | None]
 WAITS = {
     None: "back-off after a failure",
     "stale": "a stored output no longer decodes; rerun makes it anew",
     UNDECODABLE: "a person: an effect is open, and what is stored of it no longer decodes",
+    ELSEWHERE: "the outcome of another record, which has taken the obligation over",
     SUSPECT: "suspected of killing its process; the next run tries it in a child process",
 }
 PERSON = "person"
@@ -340,6 +342,8 @@ def waiting(
     state: str, hold: str | None, not_before: float, said: str | None = None, since: float | None = None
 ) -> Waiting | None:
     """What one record waits for. `said`: why it is unconfirmed."""
+    if state == State.UNCONFIRMED and hold == ELSEWHERE:
+        return Waiting(WAITS[ELSEWHERE], 1)
     if state == State.UNCONFIRMED:
         by_a_person = hold in (PERSON, UNDECODABLE)
         what = A_PERSON if by_a_person else "an answer"

@@ -101,6 +101,12 @@ FROM effects WHERE record = :record ORDER BY first_at, name, key
 -- name: waits_for
 SELECT waits_for, since FROM set_aside WHERE record = :record
 
+-- name: holder
+SELECT o.key, i.job, i.name, e.name, e.key
+FROM awaits a JOIN effects e ON e.name = a.name AND e.key = a.key
+JOIN records o ON o.id = e.record JOIN instances i ON i.id = o.instance
+WHERE a.record = :record ORDER BY e.name, e.key LIMIT 1
+
 -- name: unconfirmed_due
 SELECT count(*), min(not_before) FROM records
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished = 0 AND hold IS NULL

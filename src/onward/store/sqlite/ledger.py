@@ -17,6 +17,7 @@ from onward.model import Entry, EntryState, Fact, Met, State
 from onward.policy.effects import meeting
 from onward.store.sqlite.change import Change
 
+SETTLED = (EntryState.ABSENT, EntryState.CONFIRMED)
 OPEN = (State.PENDING, State.IN_PROGRESS, State.UNCONFIRMED)
 Holds = dict[tuple[int, int], Met]
 Place = tuple[str, str]
@@ -42,7 +43,16 @@ def apply(change: Change, facts: Sequence[Fact], living: Living) -> Holds | None
     for block, rows in (("intend_again", again), ("settle_entries", others)):
         if rows and change.execute(block, rows) != len(rows):
             return None
+    wake(change, [row for row in others if row[4] in SETTLED])
     return _Intents(change, living).meet(intents) if intents else {}
+
+
+def wake(change: Change, places: Sequence[Sequence[Any]]) -> None:
+    """The obligations are settled: records go on that they were adopted from. Rows begin with name and key."""
+    if places and change.rows("some_await"):
+        rows = [list(place) for place in places]
+        change.execute("wake", rows)
+        change.execute("awaited", rows)
 
 
 def not_theirs(change: Change, facts: Sequence[Fact]) -> set[tuple[int, int]]:
@@ -105,11 +115,24 @@ class _Intents:
         self._known = self._read(list(first))
         self._superseding: list[list[Any]] = []
         self._taking: list[list[Any]] = []
+        self._bereaved: list[list[Any]] = []
         met = {(fact.record, fact.fence): self._meet(fact, places[fact.record]) for fact in intents}
         for block, rows in (("supersede", self._superseding), ("take", self._taking)):
             if rows:
                 self._change.execute(block, rows)
+        if self._taking and (self._bereaved or self._change.rows("some_await")):
+            self._hand_over()
         return met
+
+    def _hand_over(self) -> None:
+        """Who has an obligation no longer waits for what comes of it, and who had it does."""
+        for block, rows in (
+            ("await_outcome", self._bereaved),
+            ("wait_elsewhere", self._bereaved),
+            ("await_no_longer", self._taking),
+        ):
+            if rows:
+                self._change.execute(block, rows)
 
     def _meet(self, fact: Fact, place: Place) -> Met:
         entry, in_good_hands, sending, origin, origin_job = self._known[place]
@@ -123,6 +146,8 @@ class _Intents:
         elif what in ("go on", "adopt"):
             self._taking.append(_intent_row(fact, place))
             adopted = what == "adopt"
+            if adopted and entry.state is not EntryState.CONFIRMED:
+                self._bereaved.append([*place, entry.record])
             lost_sight = adopted and entry.state is EntryState.INTENDED
             entry = replace(
                 entry,

@@ -22,6 +22,28 @@ FROM (SELECT value ->> 0 AS name, value ->> 1 AS key, value ->> 4 AS record, val
       FROM json_each(:rows)) f
 WHERE effects.name = f.name AND effects.key = f.key
 
+-- Whose the obligations were before they were adopted; rows of name, key and that record.
+-- name: await_outcome
+INSERT OR IGNORE INTO awaits (name, key, record) SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(:rows)
+
+-- name: wait_elsewhere
+UPDATE records SET hold = 'elsewhere', not_before = 0
+WHERE id IN (SELECT value ->> 2 FROM json_each(:rows)) AND state = 'unconfirmed'
+
+-- name: await_no_longer
+DELETE FROM awaits WHERE (name, key, record) IN (SELECT value ->> 0, value ->> 1, value ->> 4 FROM json_each(:rows))
+
+-- name: some_await
+SELECT 1 FROM awaits LIMIT 1
+
+-- name: wake
+UPDATE records SET hold = NULL
+WHERE state = 'unconfirmed' AND hold = 'elsewhere' AND id IN (
+    SELECT a.record FROM json_each(:rows) j CROSS JOIN awaits a ON a.name = j.value ->> 0 AND a.key = j.value ->> 1)
+
+-- name: awaited
+DELETE FROM awaits WHERE (name, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:rows))
+
 -- name: intend_again
 UPDATE effects SET state = 'intended', fence = f.fence, run = :run, intended_at = :now, intended_steady = :steady,
     boot = :boot, asks = f.asks

@@ -15,12 +15,13 @@ from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
 from onward.ports.clock import Clock
 from onward.ports.desk import Asked, Asking, Word
-from onward.store.sqlite import chain, changed_inputs, facts, statements
+from onward.store.sqlite import chain, changed_inputs, facts, ledger, statements
+from onward.store.sqlite.asking import ELSEWHERE
 from onward.store.sqlite.change import Change
 from onward.store.sqlite.connection import transaction
 from onward.store.sqlite.ledger import may_be_sending
 
-SQL = {**statements.load("work.sql"), **statements.load("reconciling.sql")}
+SQL = {**statements.load("work.sql"), **statements.load("ledger.sql"), **statements.load("reconciling.sql")}
 OPEN = (EntryState.INTENDED, EntryState.UNKNOWN, EntryState.SENT)
 EVENTS = {True: "effect_confirmed", False: "effect_denied"}
 AT_ONCE = 500
@@ -81,6 +82,7 @@ class _Word:
         state = EntryState.ABSENT if receipt is None else EntryState.CONFIRMED
         changed = self._change.execute("settle_by_word", **self._where, state=state, receipt=receipt)
         assert changed == 1, "the entry was open in this transaction"
+        ledger.wake(self._change, [[self._word.effect, self._word.key]])
 
     def _sent(self, generation: int) -> State:
         """The receipt is the step's output; what follows is the next step, or the end."""
@@ -142,7 +144,9 @@ def _choose(
     for record, state, hold, run, step, name, entry, sent_by in rows:
         if asking.among is not None and name not in asking.among:
             continue
-        if state == State.IN_PROGRESS and run in alive:
+        if hold == ELSEWHERE:
+            asked.elsewhere += 1
+        elif state == State.IN_PROGRESS and run in alive:
             asked.busy += 1
         elif may_be_sending(state, hold, entry) and is_held(sent_by):
             asked.sending += 1  # its call was given up on, and may go on in a process that lives

@@ -163,6 +163,15 @@ CREATE TABLE effects (
 );
 CREATE INDEX effects_by_record ON effects (record);
 
+-- Records whose open obligation another record has taken over: they go on when it is settled.
+CREATE TABLE awaits (
+    name   TEXT NOT NULL,
+    key    TEXT NOT NULL,
+    record INTEGER NOT NULL,
+    PRIMARY KEY (name, key, record)
+) WITHOUT ROWID;
+CREATE INDEX awaits_by_record ON awaits (record);
+
 -- What is to be said of records that are set aside. One that is unconfirmed need not have failed: its newest failure
 -- counts only if it is that of its newest send or of a question about it, and without one it is said what it waits for.
 CREATE VIEW set_aside AS
