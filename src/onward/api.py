@@ -345,10 +345,10 @@ def _ask_again(
         binding, steps = _binding(desk, job, params, subject.instance)
         asked = reconciling.ask_again(desk, subject, steps, effect, reason)
         if not asked.records:
-            return reconciling.reconciled(desk, subject, steps, asked, None, effect)
+            return reconciling.reconciled(desk, subject, asked, None)
     ended = runner.run(job, binding, runner.Options(store, wait=0.0, asks_about=asked.records, create=False))
     with _desk(job, store) as desk:
-        return reconciling.reconciled(desk, subject, steps, asked, ended, effect)
+        return reconciling.reconciled(desk, subject, asked, ended)
 
 
 def _binding(desk: Desk, job: Job, params: Any, instance: str) -> tuple[Binding, Sequence[StepPlan]]:

@@ -74,7 +74,7 @@ class StoredOutput:
     output: str
 
 
-Meeting = Literal["go", "go on", "adopt", "wait", "conflict"]
+Meeting = Literal["go", "go on", "adopt", "wait", "conflict", "other key"]
 
 
 class EntryState(StrEnum):
@@ -137,7 +137,8 @@ class EffectFact:
     """What a fact says of its record's obligation; written together with it.
 
     With `payload` it is an intent: the entry is made, or superseded where it was not applied, or met. Without, it is
-    what became of an entry that the record answers for. `former`: (name, key) under which it may be known from before.
+    what became of an entry that the record answers for. `former`: (name, key) under which it may be known from before;
+    `fields`: the names of the fields that the key is made of.
     """
 
     name: str
@@ -149,6 +150,7 @@ class EffectFact:
     ask_at: float = 0.0
     asks: int = 0
     former: tuple[tuple[str, str], ...] = ()
+    fields: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -188,7 +190,8 @@ class Fact:
     `step` counts as started when `started`. `checkpoint` is the output of `done_step`, made by `version`.
     `lineage` is set with SUCCEEDED: the versions that made the result, in step order. `gate`: where a record that
     leaves this run waits for its next call (JSON text of a group's or step's name and a value), None for no such place.
-    `sent_by`: the job that had sent what this checkpoint adopts.
+    `sent_by`: the job that had sent what this checkpoint adopts; empty: the far side said that it had it; None: it was
+    this record itself.
     """
 
     record: int
@@ -268,12 +271,13 @@ class FeedBlock:
 @dataclass(slots=True)
 class FeedOutcome:
     """What became of one block. With `duplicates` (key, first position, second position), or `out_of_turn`, nothing
-    of it was applied."""
+    of it was applied. `changed_kept`: records that keep their input, since an effect of it is open."""
 
     added: int = 0
     unchanged: int = 0
     changed_unfinished: int = 0
     changed_finished: int = 0
+    changed_kept: int = 0
     returned: int = 0
     vanished: int = 0
     misfits: int = 0
@@ -303,7 +307,8 @@ class ResultGroup:
 
 @dataclass(slots=True)
 class Counts:
-    """A consistent reading of an instance's counters."""
+    """A consistent reading of an instance's counters. `inputs_waiting`: unfinished records whose changed input waits
+    for an effect; `gone_open`: records that vanished with an effect open."""
 
     states: dict[State, int]
     total: int
@@ -313,6 +318,8 @@ class Counts:
     failures: dict[tuple[str, str], int]
     skipped: int = 0
     held: dict[str, int] = field(default_factory=dict)
+    inputs_waiting: int = 0
+    gone_open: int = 0
 
     def of(self, state: State) -> int:
         return self.states.get(state, 0)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from onward.cli import streams
 from onward.cli.target import About, Target, find, split
-from onward.cli.words import brief, key_text
+from onward.cli.words import brief
 from onward.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _decide(target: Target, key: str, sent: str | None, as_json: bool, **said: A
     if as_json:
         return _json(decision.plain())
     streams.answer(brief(str(decision)))
-    if decision.next_step is not None:
+    if decision.state != "succeeded":
         streams.answer(f"Next: {target.run_command}")
     return 0
 
@@ -93,7 +93,7 @@ def _decide_all(target: Target, keys: list[str], sent: str | None, as_json: bool
 def _ask(target: Target, as_json: bool, **said: Any) -> int:
     """The exit code is 0 unless the run that asks was stopped early."""
     from onward import api
-    from onward.operate.reconciling import LISTED, Reconciled
+    from onward.operate.reconciling import Reconciled
 
     with streams.kept_clean():  # what the job prints is no part of the answer
         found = api.reconcile(target.job, **said, **target.asked)
@@ -109,10 +109,6 @@ def _ask(target: Target, as_json: bool, **said: Any) -> int:
     if code:
         streams.err(f"onward: {brief(found.reason or 'stopped')}")
     streams.answer(brief(str(found)))
-    for one in found.earlier[:LISTED]:
-        streams.answer(
-            brief(f"record {key_text(one['key'])}: {one['effect']} ({one['idempotency_key']}) is {one['state']}")
-        )
     for line in _next(found, target):
         streams.answer(line)
     return code
@@ -127,8 +123,6 @@ def _next(found: Reconciled, target: Target) -> list[str]:
             f"Next, for each: {say}",
             *([f"or for many: {many} (or --all --not-sent)"] if found.for_a_person > 1 else []),
         ]
-    if found.earlier:
-        return [f"Next, for each: {say}"]
     if found.paused:
         return [f"Next: {target.command('resume')} (or --group NAME), then {target.command('reconcile')}"]
     return [f"Next: {target.run_command}"] if found.records and set(found.counts) != {"succeeded"} else []

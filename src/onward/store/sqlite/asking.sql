@@ -101,6 +101,12 @@ FROM effects WHERE record = :record ORDER BY first_at, name, key
 -- name: waits_for
 SELECT waits_for, since FROM set_aside WHERE record = :record
 
+-- name: holder
+SELECT o.key, i.job, i.name, e.name, e.key
+FROM awaits a JOIN effects e ON e.name = a.name AND e.key = a.key
+JOIN records o ON o.id = e.record JOIN instances i ON i.id = o.instance
+WHERE a.record = :record ORDER BY e.name, e.key LIMIT 1
+
 -- name: unconfirmed_due
 SELECT count(*), min(not_before) FROM records
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished = 0 AND hold IS NULL
@@ -115,14 +121,6 @@ WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AN
 SELECT waits_for, count(*), min(since) FROM set_aside
 WHERE instance = :instance AND state = 'unconfirmed' AND vanished = 0 AND hold = 'person'
 GROUP BY waits_for
-
--- Whether an input was ever replaced while an effect was open: all entries of the ledger are looked at only then.
--- name: left_open
-SELECT r.key, r.state, e.name, e.key, e.state, e.generation, e.intended_at
-FROM (SELECT 1 FROM counts WHERE instance = :instance AND what = 'left_open' AND n > 0 LIMIT 1)
-CROSS JOIN effects e CROSS JOIN records r ON r.id = e.record
-WHERE e.state IN ('intended', 'unknown', 'sent') AND r.instance = :instance AND e.generation < r.generation
-ORDER BY r.position, r.id, e.generation, e.name
 
 -- name: became
 SELECT r.key, r.state, r.step, r.hold, r.not_before,

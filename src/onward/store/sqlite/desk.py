@@ -12,7 +12,7 @@ from onward.errors import UsageError
 from onward.model import State
 from onward.ports.clock import Clock
 from onward.ports.desk import Asked, Asking, Became, Choice, Decided, ExportWish, Word
-from onward.ports.facts import Cause, FailedRecord, InstanceFacts, LeftOpen, LogEntry, RecordFacts, Standing, Verified
+from onward.ports.facts import Cause, FailedRecord, InstanceFacts, LogEntry, RecordFacts, Standing, Verified
 from onward.ports.sink import ExportRow
 from onward.ports.work import Pause
 from onward.store.sqlite import connection, history, pausing, reconciling
@@ -111,10 +111,6 @@ class SqliteDesk:
     def settle_all(self, instance: int, words: Sequence[Word]) -> list[State | UsageError | None]:
         with self._acting():
             return reconciling.settle(self._writing(), self._clock, instance, words, self._questions.is_held)
-
-    def left_open(self, instance: int) -> list[LeftOpen]:
-        with connection._plain_errors(self.path):
-            return self._questions.left_open(instance)
 
     def ask_again(self, instance: int, asking: Asking) -> Asked:
         with self._acting():

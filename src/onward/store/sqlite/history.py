@@ -18,6 +18,7 @@ from onward.ports.facts import (
     FailureFacts,
     GenerationFacts,
     HistoryEntry,
+    Holder,
     LogEntry,
     RecordFacts,
     Verified,
@@ -54,6 +55,7 @@ def record_facts(questions: Questions, record: int) -> RecordFacts:
             failure=_failure(questions.rows("record_failure", record=record)),
             history=[HistoryEntry(*row) for row in questions.rows("record_history", record=record)],
             entries=[_entry(*row) for row in questions.rows("record_entries", record=record)],
+            held_by=next((Holder(*row) for row in questions.rows("holder", record=record)), None),
         )
 
 

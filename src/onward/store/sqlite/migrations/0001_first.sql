@@ -139,7 +139,7 @@ CREATE TABLE failures (
 );
 
 -- The ledger: one row an obligation, in all jobs and instances. `record` answers for it. The key is text that the far
--- side has seen. Steady times are comparable within one boot only.
+-- side has seen, made of `fields`. Steady times are comparable within one boot only.
 CREATE TABLE effects (
     name            TEXT NOT NULL,
     key             TEXT NOT NULL,
@@ -158,9 +158,19 @@ CREATE TABLE effects (
     ask_at          REAL NOT NULL DEFAULT 0,
     asks            INTEGER NOT NULL DEFAULT 0,
     sent_at         REAL,
+    fields          TEXT NOT NULL DEFAULT '[]',
     UNIQUE (name, key)
 );
 CREATE INDEX effects_by_record ON effects (record);
+
+-- Records whose open obligation another record has taken over: they go on when it is settled.
+CREATE TABLE awaits (
+    name   TEXT NOT NULL,
+    key    TEXT NOT NULL,
+    record INTEGER NOT NULL,
+    PRIMARY KEY (name, key, record)
+) WITHOUT ROWID;
+CREATE INDEX awaits_by_record ON awaits (record);
 
 -- What is to be said of records that are set aside. One that is unconfirmed need not have failed: its newest failure
 -- counts only if it is that of its newest send or of a question about it, and without one it is said what it waits for.
