@@ -154,6 +154,8 @@ class Tables:
             failures=dict(failures),
             skipped=skipped,
             held=dict(held),
+            inputs_waiting=sum(row["state"] != "succeeded" and row["input_changed"] for row in self.records),
+            gone_open=sum(row["state"] == "unconfirmed" and row["vanished"] for row in self.records),
         )
 
     def _steps(self) -> Counter[str]:
