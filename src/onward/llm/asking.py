@@ -103,10 +103,10 @@ class _Question:
         except openai.NotFoundError as error:
             if self.model.api != "responses" or error.code == "model_not_found":
                 raise
-            answer = await self._in_chat(request)
-            if answer is None:
+            in_chat = await self._in_chat(request)
+            if in_chat is None:
                 raise
-            return answer
+            return in_chat
         except openai.BadRequestError as error:
             if error.code == "invalid_json_schema":
                 raise Fatal(f"{self.model.traits.title} refuses the schema of the answer: {error.message}") from error
