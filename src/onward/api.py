@@ -22,8 +22,9 @@ from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.plan import FailureLimit, StepPlan
 from onward.model import Result, RunResult
-from onward.operate import acts, choices, estimating, history, pausing, questions, reconciling
+from onward.operate import acts, choices, decisions, estimating, history, pausing, questions, reconciling
 from onward.operate.acts import Marked
+from onward.operate.decisions import Decisions
 from onward.operate.questions import Subject
 from onward.operate.reconciling import Decision, Reconciled
 from onward.ports.desk import Desk
@@ -302,36 +303,64 @@ def _check_group(job: Job | str, group: str | None) -> None:
 
 def reconcile(
     job: Job | str,
-    key: Any = _NOT_GIVEN,
-    *,
+    *keys: Any,
     sent: Any = _NOT_GIVEN,
     not_sent: bool = False,
+    from_file: str | Path | None = None,
+    all: bool = False,
+    dry_run: bool = False,
     effect: str | None = None,
     reason: str | None = None,
     store: str | None = None,
     params: Any = None,
     instance: str | None = None,
-) -> Decision | Reconciled:
+) -> Decision | Decisions | Reconciled:
     """Settle what an effect left open.
 
-    With a `key`, as a person says: it was `sent`, with this receipt (a JSON value that fits the effect's return
-    annotation; a person's word needs no confirmation), or it was `not_sent`, and the next run sends it. Without: ask
-    all open probes and confirmations again, now, each once; what is confirmed goes on with its later steps. `effect`:
-    only this one, by its name in the ledger. `reason` is kept with the name of the system's user.
+    With a key, as a person says: it was `sent`, with this receipt (a JSON value that fits the effect's return
+    annotation; a person's word needs no confirmation), or it was `not_sent`, and the next run sends it. `not_sent` may
+    be said of several keys, or of `all` unconfirmed records whose receipt is not there; a file of JSON lines
+    `{"key", "sent" or "not_sent", "reason"}` (`from_file`, "-" is standard input) says it of each. Without any of
+    these: ask all open probes and confirmations again, now, each once; what is confirmed goes on with its later steps.
+    `effect`: only this one, by its name in the ledger. `reason` is kept with the name of the system's user.
 
-    Raises UsageError for an unknown key, a record that is not unconfirmed, a receipt that does not fit, `not_sent`
-    where the call may still be sending in a run that is alive, and, where it asks, inside a running event loop.
+    A decision about one key is a Decision; about many, or with `dry_run`, Decisions, which has what was `refused`.
+    Raises UsageError for an unknown key, a receipt or a line that does not fit, for one key also where the record is
+    not unconfirmed or its call may still be sending in a run that is alive, and, where it asks, inside a running event
+    loop.
     """
-    decides = sent is not _NOT_GIVEN or not_sent
-    if decides != (key is not _NOT_GIVEN) or (sent is not _NOT_GIVEN and not_sent):
-        raise UsageError("a decision is one record's key and what became of it: sent, with its receipt, or not sent")
-    if not decides:
+    says, many = sent is not _NOT_GIVEN, len(keys) > 1 or all or dry_run or from_file is not None
+    _check_decision(keys, says, not_sent, from_file, all)
+    if not (says or not_sent or from_file is not None):
+        if dry_run:
+            raise UsageError("a dry run is one of decisions: asking again decides nothing")
         return _ask_again(job, effect, reason, store, params, instance)
-    receipt = None if not_sent else _plain_receipt(sent)
+    receipt = _plain_receipt(sent) if says else None
     with _desk(job, store) as desk:
         subject = _subject(desk, job, params, instance)
         steps = _binding(desk, job, params, subject.instance)[1] if isinstance(job, Job) else None
-        return reconciling.decide(desk, subject, key, steps, receipt=receipt, effect=effect, reason=reason)
+        if not many:
+            return reconciling.decide(desk, subject, keys[0], steps, receipt=receipt, effect=effect, reason=reason)
+        if from_file is not None:
+            said = decisions.from_file(desk, subject, from_file, reason)
+        else:
+            said = decisions.of_keys(desk, subject, None if all else keys, receipt, reason)
+        return decisions.decide_all(desk, subject, said, steps, effect=effect, named=not all, dry_run=dry_run)
+
+
+def _check_decision(keys: Sequence[Any], says: bool, not_sent: bool, from_file: str | Path | None, all: bool) -> None:
+    if from_file is not None:
+        if keys or says or not_sent or all:
+            raise UsageError("a file says of each record what became of it: no keys, all, sent or not sent beside it")
+        return
+    if all and keys:
+        raise UsageError("named keys and all exclude each other")
+    if says and not_sent:
+        raise UsageError("sent and not sent exclude each other")
+    if says and (all or len(keys) > 1):
+        raise UsageError("a receipt is that of one record; of many, a file says which has which (from)")
+    if (says or not_sent) != bool(keys or all):
+        raise UsageError("a decision is which records and what became of them: sent, with a receipt, or not sent")
 
 
 def _ask_again(
@@ -346,10 +375,10 @@ def _ask_again(
         binding, steps = _binding(desk, job, params, subject.instance)
         asked = reconciling.ask_again(desk, subject, steps, effect, reason)
         if not asked.records:
-            return reconciling.reconciled(desk, subject, steps, asked, None, effect)
-    ended = runner.run(job, binding, runner.Options(store, asks_about=asked.records, create=False))
+            return reconciling.reconciled(desk, subject, asked, None)
+    ended = runner.run(job, binding, runner.Options(store, wait=0.0, asks_about=asked.records, create=False))
     with _desk(job, store) as desk:
-        return reconciling.reconciled(desk, subject, steps, asked, ended, effect)
+        return reconciling.reconciled(desk, subject, asked, ended)
 
 
 def _binding(desk: Desk, job: Job, params: Any, instance: str) -> tuple[Binding, Sequence[StepPlan]]:

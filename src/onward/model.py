@@ -116,7 +116,7 @@ class StoredOutput:
     output: str
 
 
-Meeting = Literal["go", "go on", "adopt", "wait", "conflict"]
+Meeting = Literal["go", "go on", "adopt", "wait", "conflict", "other key"]
 
 
 class EntryState(StrEnum):
@@ -179,7 +179,8 @@ class EffectFact:
     """What a fact says of its record's obligation; written together with it.
 
     With `payload` it is an intent: the entry is made, or superseded where it was not applied, or met. Without, it is
-    what became of an entry that the record answers for. `former`: (name, key) under which it may be known from before.
+    what became of an entry that the record answers for. `former`: (name, key) under which it may be known from before;
+    `fields`: the names of the fields that the key is made of.
     """
 
     name: str
@@ -191,6 +192,7 @@ class EffectFact:
     ask_at: float = 0.0
     asks: int = 0
     former: tuple[tuple[str, str], ...] = ()
+    fields: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -230,9 +232,9 @@ class Fact:
     `step` counts as started when `started`. `checkpoint` is the output of `done_step`, made by `version`.
     `lineage` is set with SUCCEEDED: the versions that made the result, in step order. `gate`: where a record that
     leaves this run waits for its next call (JSON text of a group's or step's name and a value), None for no such place.
-    `sent_by`: the job that had sent what this checkpoint adopts. `spending` counts also where the fence is gone, and is
-    not None where a step that asks models is over;
-    `answers`: (fingerprint of a request, the answer's text) that other records may take.
+    `sent_by`: the job that had sent what this checkpoint adopts; empty: the far side said that it had it; None: it was
+    this record itself. `spending` counts also where the fence is gone, and is not None where a step that asks
+    models is over; `answers`: (fingerprint of a request, the answer's text) that other records may take.
     """
 
     record: int
@@ -314,12 +316,13 @@ class FeedBlock:
 @dataclass(slots=True)
 class FeedOutcome:
     """What became of one block. With `duplicates` (key, first position, second position), or `out_of_turn`, nothing
-    of it was applied."""
+    of it was applied. `changed_kept`: records that keep their input, since an effect of it is open."""
 
     added: int = 0
     unchanged: int = 0
     changed_unfinished: int = 0
     changed_finished: int = 0
+    changed_kept: int = 0
     returned: int = 0
     vanished: int = 0
     misfits: int = 0
@@ -352,8 +355,9 @@ class ResultGroup:
 
 @dataclass(slots=True)
 class Counts:
-    """A consistent reading of an instance's counters. `spent`: by model, with the most that lost requests can have
-    cost."""
+    """A consistent reading of an instance's counters. `inputs_waiting`: unfinished records whose changed input waits
+    for an effect; `gone_open`: records that vanished with an effect open; `spent`: by model, with the most that lost
+    requests can have cost."""
 
     states: dict[State, int]
     total: int
@@ -363,6 +367,8 @@ class Counts:
     failures: dict[tuple[str, str], int]
     skipped: int = 0
     held: dict[str, int] = field(default_factory=dict)
+    inputs_waiting: int = 0
+    gone_open: int = 0
     spent: dict[str, Spent] = field(default_factory=dict)
 
     def of(self, state: State) -> int:

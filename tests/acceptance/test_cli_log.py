@@ -134,7 +134,7 @@ def test_one_edited_byte_is_named(place: Place) -> None:
     assert ended.returncode == 1
     assert re.fullmatch(
         r"the history does not fit: entry 1 of what people decided of case \([-0-9]+ [:0-9]+ UTC, record_released\): "
-        r"it is not what was written\n",
+        r"it is not what was written, or its record had another key\n",
         ended.stdout,
     )
 
@@ -150,10 +150,30 @@ def test_one_edited_byte_is_named(place: Place) -> None:
             "1",
             5,
         ),
+        ("UPDATE records SET key = '\"another\"' WHERE id = (SELECT min(record) FROM history WHERE run = 1)", "1", 2),
+        ("DELETE FROM records", "1", 2),
+        ("DELETE FROM history WHERE run = 2; UPDATE runs SET entries = 0, head = '' WHERE id = 2", "2", 1),
+        (
+            "DELETE FROM history WHERE run = 2 AND seq = 2; UPDATE runs SET entries = 1, "
+            "head = (SELECT hash FROM history WHERE run = 2) WHERE id = 2",
+            "2",
+            2,
+        ),
+        ("DELETE FROM history WHERE run IS NULL; UPDATE instances SET entries = 0, head = ''", None, 1),
     ],
-    ids=["removed", "cut at its end", "exchanged", "added"],
+    ids=[
+        "removed",
+        "cut at its end",
+        "exchanged",
+        "added",
+        "a record's key",
+        "records",
+        "all of the newest run's",
+        "the end of a run that ended, and its head",
+        "what people decided before the newest run",
+    ],
 )
-def test_the_first_entry_that_does_not_fit_is_named(place: Place, statement: str, run: str, seq: int) -> None:
+def test_the_first_entry_that_does_not_fit_is_named(place: Place, statement: str, run: str | None, seq: int) -> None:
     edit(place, statement)
     code, found = verified(place)
     assert code == 1

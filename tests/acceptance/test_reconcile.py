@@ -125,59 +125,81 @@ def killed_between_send_and_checkpoint(folder: Path, job: str) -> Place:
     return place
 
 
-# What an input owes that its record no longer has.
+# An input that changes while an effect is open.
 
 
 def corrected(place: Place, **changes: Any) -> None:
     place.write("in.jsonl", [{"id": "r0", "entity": "e0", **changes}])
 
 
-def test_what_an_earlier_input_owes_is_told_and_decided(tmp_path: Path) -> None:
-    place = killed_between_send_and_checkpoint(tmp_path, text())
-    assert place.run().counts == {"unconfirmed": 1}
-    corrected(place, entity="e1")
-    assert place.run().counts == {"succeeded": 1}
-    assert filings(place) == {"e0": 1, "e1": 1}
-    (waiting,) = place.status()["waiting"]
-    assert waiting["reason"] == "a person's word: obligations of earlier inputs are open"
-    assert (waiting["count"], waiting["since"] is None) == (1, False)
-    (old, new) = show(place, "r0")["effects"]
-    assert (old["state"], new["state"]) == ("unknown", "confirmed")
-    told = place.fine("reconcile", "job.py")
-    assert "1 obligation of an earlier input is open, for a person to decide" in told
-    assert f"record r0: annual-report ({old['idempotency_key']}) is unknown" in told
-    (listed,) = reconciled(place)["earlier"]
-    assert (listed["key"], listed["idempotency_key"]) == ("r0", old["idempotency_key"])
-    said = place.fine("reconcile", "job.py", "r0", "--sent", "7")
-    assert f"annual-report of an earlier input ({old['idempotency_key']}) was sent, as you say" in said
-    assert (place.status()["waiting"], reconciled(place)["earlier"]) == ([], [])
-    (old, new) = show(place, "r0")["effects"]
-    assert (old["state"], old["receipt"], new["receipt"]) == ("confirmed", "7", {"number": "e1"})
-    assert place.run().counts == {"succeeded": 1}
-    assert place.onward("reconcile", "job.py", "r0", "--not-sent").returncode == 2
-
-
-def test_a_correction_that_met_its_own_obligation_is_sent_once_that_was_not(tmp_path: Path) -> None:
-    place = killed_between_send_and_checkpoint(tmp_path, text())
-    assert place.run().counts == {"unconfirmed": 1}
+@pytest.fixture
+def open_and_corrected(tmp_path: Path) -> Place:
+    """A filing that was sent and is not answered, nobody can be asked, and the fee has been corrected meanwhile."""
+    place = killed_between_send_and_checkpoint(tmp_path, text(UNASKABLE, LATER))
     corrected(place, fee=60)
-    assert place.run().counts == {"quarantined": 1}, "another payload may have been sent under the key"
-    assert reconciled(place)["earlier"][0]["state"] == "unknown"
+    ran = place.run()
+    assert (ran.code, ran.counts) == (1, {"unconfirmed": 1})
+    assert "1 changed, which waits until an effect of theirs is settled" in ran.said
+    return place
+
+
+def test_that_an_input_waits_is_told(open_and_corrected: Place) -> None:
+    place = open_and_corrected
+    assert "1 record with an input that changed while an effect was open" in place.run().said
+    reasons = {one["reason"]: one["count"] for one in place.status()["waiting"]}
+    assert reasons["an effect, open or sent: their input has changed, and the new one waits"] == 1
+    assert show(place, "r0")["input_waits"] is True
+    assert "its input has changed: the new one waits" in place.fine("show", "job.py", "r0")
+    assert "input_waits" in [one["event"] for one in show(place, "r0")["history"]]
+
+
+def test_what_was_sent_is_gone_on_with_and_is_stale_then(open_and_corrected: Place) -> None:
+    place = open_and_corrected
+    decision = json.loads(place.fine("reconcile", "job.py", "r0", "--sent", '{"number": "7"}', "--json"))
+    assert (decision["state"], decision["new_input"], decision["next_step"]) == ("pending", False, "book")
+    ran = place.run()
+    assert (ran.code, ran.counts) == (0, {"succeeded": 1})
+    (row,) = place.export()
+    assert (row["input"], row["generation"]) == ({"id": "r0", "entity": "e0"}, 0)
+    assert (place.status()["stale"], place.status()["waiting"], filings(place)) == (1, [], {"e0": 1})
+
+
+def test_what_was_not_sent_makes_room_for_the_new_input(open_and_corrected: Place) -> None:
+    place = open_and_corrected
     decision = json.loads(place.fine("reconcile", "job.py", "r0", "--not-sent", "--json"))
-    assert (decision["earlier"], decision["state"]) == (True, "quarantined")
-    place.fine("release", "job.py", "--all")
-    assert place.run().counts == {"succeeded": 1}
+    assert (decision["state"], decision["new_input"], decision["next_step"]) == ("pending", True, "validate")
+    ran = place.run()
+    assert (ran.code, ran.counts) == (0, {"succeeded": 1})
+    (row,) = place.export()
+    assert (row["input"]["fee"], row["generation"], place.status()["stale"]) == (60, 1, 0)
+    sent = [json.loads(line)["payload"] for line in (place.folder / "registry.log").read_text().splitlines()]
+    assert [one["fee"] for one in sent] == [50, 60]
+
+
+def test_a_probe_settles_it_in_the_same_run(tmp_path: Path) -> None:
+    """It is asked about the filing of the old input, and finds nothing: the new one is filed, and nothing else."""
+    place = killed_between_send_and_checkpoint(tmp_path, text(QUICK, PROBE))
+    (place.folder / "registry.log").unlink()  # what was sent never got there
+    corrected(place, fee=60)
+    assert place.run("--wait", "0").counts == {"unconfirmed": 1}
+    say(place, "probe", "yes")
+    ran = place.run("--wait", "20s")
+    assert (ran.code, ran.counts) == (0, {"succeeded": 1})
+    (filed,) = [json.loads(line)["payload"] for line in (place.folder / "registry.log").read_text().splitlines()]
+    assert filed == {"entity": "e0", "fee": 60}
+    assert place.export()[0]["input"]["fee"] == 60
     assert place.status()["waiting"] == []
 
 
-def test_what_is_gone_on_with_is_no_longer_that_of_an_earlier_input(tmp_path: Path) -> None:
-    place = killed_between_send_and_checkpoint(tmp_path, text(QUICK, PROBE))
-    say(place, "probe", "no")
-    place.run("--wait", "0")
-    corrected(place, note="what is sent stays the same")
+def test_a_probe_that_finds_it_lets_the_old_input_go_on(tmp_path: Path) -> None:
+    place = killed_between_send_and_checkpoint(tmp_path, text(QUICK, PROBE, LATER))
+    corrected(place, fee=60)
+    assert place.run("--wait", "0").counts == {"unconfirmed": 1}
     say(place, "probe", "yes")
-    assert place.run().counts == {"succeeded": 1}
-    assert (filings(place), place.status()["waiting"]) == ({"e0": 1}, [])
+    ran = place.run("--wait", "20s")
+    assert (ran.code, ran.counts) == (0, {"succeeded": 1})
+    assert (filings(place), place.status()["stale"]) == ({"e0": 1}, 1)
+    assert place.export()[0]["outputs"]["book"] == "found"
 
 
 # Nobody can be asked.
@@ -187,7 +209,9 @@ def test_what_a_vanished_record_owes_is_still_told_and_decided(tmp_path: Path) -
     place = killed_between_send_and_checkpoint(tmp_path, text())
     assert place.run().counts == {"unconfirmed": 1}
     place.write("in.jsonl", [{"id": "other", "entity": "e1"}])
-    assert place.run().counts == {"succeeded": 1}
+    ran = place.run()
+    assert (ran.code, ran.counts) == (1, {"succeeded": 1})
+    assert "Next: onward reconcile" in ran.said
     (waiting,) = place.status()["waiting"]
     assert waiting["reason"] == "an effect still open of a record that is no longer in the source"
     assert (waiting["count"], waiting["since"] is None) == (1, False)
@@ -198,6 +222,7 @@ def test_what_a_vanished_record_owes_is_still_told_and_decided(tmp_path: Path) -
     assert "1 record that nobody can be asked about" in place.fine("reconcile", "job.py")
     place.fine("reconcile", "job.py", "r0", "--sent", '{"number": "7"}', "--json")
     assert (place.status()["waiting"], place.failures()) == ([], [])
+    assert place.run().code == 0
 
 
 def test_what_was_killed_between_send_and_checkpoint_is_not_sent_again(tmp_path: Path) -> None:
@@ -294,7 +319,7 @@ def test_what_cannot_be_decided_is_told_plainly(tmp_path: Path) -> None:
     wrong = {
         ("r9", "--not-sent"): "no record with the key",
         ("r0",): "--sent RECEIPT or --not-sent",
-        ("r0", "r1", "--not-sent"): "one key",
+        ("r0", "r1", "--sent", "1"): "about one record",
         ("--not-sent",): "KEY",
         ("r0", "--not-sent", "--sent", "1"): "exclude",
         ("r0", "--not-sent", "--effect", "amendment"): "no effect 'amendment'",
@@ -510,12 +535,14 @@ def test_reconcile_has_the_command_lines_words_in_python(tmp_path: Path) -> None
     script = """
 import sys; sys.path.insert(0, ".")
 import onward, job
-def refused(**given):
+def refused(*keys, **given):
     try:
-        onward.reconcile(job.job, **given)
+        onward.reconcile(job.job, *keys, **given)
     except onward.UsageError as error:
         return True
-assert refused(key="r0") and refused(sent=1) and refused(key="r0", sent=1, not_sent=True) and refused(key="x", sent=1)
+assert refused("r0") and refused(sent=1) and refused("r0", sent=1, not_sent=True) and refused("x", sent=1)
+assert refused("r0", "r1", sent=1) and refused(all=True, sent=1) and refused("r0", all=True, not_sent=True)
+assert refused("r0", from_file="decided.jsonl") and refused(all=True) and refused(dry_run=True)
 decided = onward.reconcile(job.job, "r0", sent={"number": "1"}, reason="seen")
 assert (decided.state, decided.receipt, decided.next_step) == ("succeeded", {"number": "1"}, None)
 asked = onward.reconcile(job.job)
@@ -524,3 +551,89 @@ assert onward.reconcile(job.job, "r1", not_sent=True, effect="annual-report").st
 """
     (place.folder / "script.py").write_text(script)
     subprocess.run([sys.executable, "script.py"], cwd=place.folder, env=surroundings(), check=True)
+
+
+# What is paused.
+
+
+GROUPED = '"annual-report", key="entity", deadline=0.2, settle=0, probe_first=False, group="entity"'
+
+
+def asked_while_paused(folder: Path, *which: str) -> tuple[Place, dict[str, Any], str]:
+    """Two records, asked about while something is paused; a run stays for that for a minute."""
+    place = a_place(folder, text(GROUPED, PROBE), entities=2)
+    say(place, "hangs up", "yes")
+    assert place.run("--wait", "0s").counts == {"unconfirmed": 2}
+    say(place, "probe", "yes")
+    place.fine("pause", "job.py", "--reason", "their office is closed", *which)
+    ended = place.onward("reconcile", "job.py", "--json", timeout=45)
+    told = place.onward("reconcile", "job.py").stdout
+    return place, json.loads(ended.stdout), told
+
+
+def test_a_paused_job_is_not_asked_about_and_not_waited_for(tmp_path: Path) -> None:
+    place, found, told = asked_while_paused(tmp_path)
+    assert (found["counts"], found["exit_code"], probes(place)) == ({"unconfirmed": 2}, 3, 0)
+    (paused,) = found["paused"]
+    assert paused == f"the job is paused by {getpass.getuser()}: their office is closed"
+    assert paused in told
+    assert "Next: onward resume job.py" in told
+    place.fine("resume", "job.py")
+    assert reconciled(place)["counts"] == {"succeeded": 2}
+
+
+def test_the_rest_is_asked_about_where_a_group_is_paused(tmp_path: Path) -> None:
+    place, found, told = asked_while_paused(tmp_path, "--group", "e1")
+    assert (found["counts"], probes(place)) == ({"succeeded": 1, "unconfirmed": 1}, 1)
+    (paused,) = found["paused"]
+    assert paused.startswith("group e1 is paused by ")
+    assert paused in told
+
+
+# Two that owe the same.
+
+
+def test_who_waits_for_another_goes_on_by_itself_when_that_is_decided(tmp_path: Path) -> None:
+    place = Place(tmp_path, text(UNASKABLE))
+    say(place, "hangs up", "1")
+    place.write("in.jsonl", [{"id": "r0", "entity": "e0"}, {"id": "r1", "entity": "e0"}])
+    assert place.run().counts == {"unconfirmed": 2}
+    first, second = ("r0", "r1") if show(place, "r1")["held_by"] is None else ("r1", "r0")
+    assert show(place, first)["held_by"]["key"] == second
+    assert f"record {second} of job filings has taken over what it owes" in place.fine("show", "job.py", first)
+    refused = place.onward("reconcile", "job.py", first, "--sent", "1")
+    assert refused.returncode == 2
+    assert f"record {second} of job 'filings' has taken over what record {first} owes" in refused.stderr
+    assert "1 record whose obligation another record has taken over" in place.fine("reconcile", "job.py")
+    place.fine("reconcile", "job.py", second, "--sent", "1")
+    ran = place.run()
+    assert (ran.code, ran.counts, filings(place)) == (0, {"succeeded": 2}, {"e0": 1})
+
+
+def test_in_the_same_run_too(tmp_path: Path) -> None:
+    """What the first has sent is asked about by the second, which has taken it over."""
+    place = Place(tmp_path, text(QUICK + ", confirm_within=0.1", PROBE))
+    say(place, "hangs up", "1")
+    place.write("in.jsonl", [{"id": "r0", "entity": "e0"}])
+    assert place.run("--wait", "5s").counts == {"unconfirmed": 1}
+    assert "a person's word" in place.status()["waiting"][0]["reason"]
+    say(place, "probe", "yes")
+    place.write("in.jsonl", [{"id": "r0", "entity": "e0"}, {"id": "r1", "entity": "e0"}])
+    ran = place.run("--wait", "20s")
+    assert (ran.code, ran.counts, filings(place)) == (0, {"succeeded": 2}, {"e0": 1})
+
+
+def test_an_adopter_that_sends_is_told_as_the_sender(tmp_path: Path) -> None:
+    place = Place(tmp_path, text(QUICK + ", confirm_within=0.1", PROBE))
+    say(place, "hangs up", "1")
+    place.write("in.jsonl", [{"id": "r0", "entity": "e0"}])
+    place.run("--wait", "5s")
+    (place.folder / "registry.log").unlink()  # what the first has sent never got there
+    say(place, "hangs up", "")
+    say(place, "probe", "yes")
+    other = text(QUICK + ", confirm_within=0.1", PROBE).replace('"filings"', '"others"')
+    place.job(other)
+    ran = place.run("--wait", "20s")
+    assert (ran.code, ran.counts, filings(place)) == (0, {"succeeded": 1}, {"e0": 1})
+    assert "not sent again" not in ran.said
+    assert "effect_deduplicated" not in [one["event"] for one in show(place, "r0")["history"]]

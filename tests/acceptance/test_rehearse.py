@@ -18,7 +18,7 @@ import pytest
 from acceptance.jobs import Place, plain, surroundings, wait_until
 from onward import api
 from onward.job.loading import load_job
-from onward.rehearsal import rehearse
+from onward.rehearsal import rehearse, scenarios
 from torture.registry import EXAMPLE, running
 
 BAD = EXAMPLE.parent / "rehearsal"
@@ -263,7 +263,11 @@ def test_a_key_that_changes_from_reading_to_reading_is_found(tmp_path: Path) -> 
     [
         ("return {1: record['id']}", {"does not survive JSON", "nothing was rehearsed"}, "JSON keys are text"),
         ("raise ValueError('no')", {"record failed", "nothing was rehearsed"}, "no record succeeded"),
-        ("os._exit(3)", {"nothing was rehearsed"}, "exit code 3"),
+        (
+            "os._exit(3)",
+            {"nothing was rehearsed"},
+            "the undisturbed run's process died in only: it ended with exit code 3",
+        ),
         ("raise onward.Fatal('no credit')", {"nothing was rehearsed"}, "no credit"),
     ],
 )
@@ -275,7 +279,8 @@ def test_where_nothing_could_be_rehearsed_it_is_not_clean(
     code, report = rehearsed(place)
     assert (code, {kind for kind, _ in of_faults(report)}) == (1, kinds)
     assert any(what in one["what"] for one in report["findings"])
-    assert (report["killed"], report["runs"]) == (0, 1)
+    assert not any("endpoint" in one["advice"] for one in report["findings"])
+    assert (report["killed"], report["runs"], report["left_out"]) == (0, 1, 0)
 
 
 def test_an_endpoint_that_is_not_there_is_not_clean(tmp_path: Path) -> None:
@@ -293,6 +298,53 @@ def test_an_endpoint_that_is_not_there_is_not_clean(tmp_path: Path) -> None:
     place.write("in.jsonl", [{"id": "a"}])
     code, report = rehearsed(place)
     assert (code, of_faults(report)) == (1, {("record failed", "submit"), ("nothing was rehearsed", None)})
+    assert "see that the endpoint is there" in report["findings"][-1]["advice"]
+
+
+def hanging(folder: Path, what: str) -> Any:
+    place = Place(folder, f'import time\njob = onward.Job("case", {SOURCE})\n{what}\n    time.sleep(3600)\n')
+    place.write("in.jsonl", [{"id": "a"}])
+    return load_job(str(folder / "job.py"))
+
+
+def test_a_call_that_does_not_return_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scenarios, "LONGEST_RUN", 2.0)
+    job = hanging(tmp_path, "@job.step\ndef first(record): ...\n\n@job.step\ndef endless(record):")
+    report = api.rehearse(job, wait=0.0)
+    (found,) = report.findings
+    assert (report.exit_code, found.kind, found.step, found.record) == (1, "nothing was rehearsed", "endless", "a")
+    assert "endless was called and has not returned" in found.what
+    assert "timeout=" in found.advice
+
+
+def test_an_effect_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    send = '@job.effect("filing", key="id", deadline=0.5, settle=0.1)\ndef send(record):'
+    report = api.rehearse(hanging(tmp_path, send), wait=0.0)
+    assert report.exit_code == 1
+    (found,) = (one for one in report.findings if one.kind == "stayed unconfirmed")
+    assert (found.step, "within its deadline=" in found.advice) == ("send", True)
+
+
+def test_an_effect_that_no_record_comes_to_is_told(tmp_path: Path) -> None:
+    place = Place(
+        tmp_path,
+        f"""
+        job = onward.Job("case", {SOURCE})
+
+        @job.step
+        def only(record):
+            raise onward.Done("nothing is due")
+
+        @job.effect("filing", key="id", keyed=True)
+        def submit(record, idempotency_key): ...
+        """,
+    )
+    place.write("in.jsonl", [{"id": "a"}])
+    code, report = rehearsed(place)
+    assert code == 0
+    assert [(one["kind"], one["level"], one["step"]) for one in report["findings"]] == [
+        ("was not rehearsed", "warning", "submit")
+    ]
 
 
 def test_wrong_usage_is_told_before_anything_runs(tmp_path: Path) -> None:
@@ -301,7 +353,9 @@ def test_wrong_usage_is_told_before_anything_runs(tmp_path: Path) -> None:
     assert (missing.returncode, missing.stdout) == (2, "")
     assert "in.jsonl" in missing.stderr
     place.write("in.jsonl", [])
-    assert rehearsed(place)[0] == 1  # no records: nothing was shown
+    empty = place.onward("rehearse", "job.py")
+    assert (empty.returncode, empty.stdout) == (2, "")
+    assert "nothing to rehearse: the source has no records" in empty.stderr
     assert place.onward("rehearse", "job.py", "--records", "0").returncode == 2
     assert place.onward("rehearse", "--store", "x.db", "--job", "clean").returncode == 2
 

@@ -158,6 +158,8 @@ class Tables:
             skipped=skipped,
             held=dict(held),
             spent=self._spent(),
+            inputs_waiting=sum(row["state"] != "succeeded" and row["input_changed"] for row in self.records),
+            gone_open=sum(row["state"] == "unconfirmed" and row["vanished"] for row in self.records),
         )
 
     def _spent(self) -> dict[str, Spent]:

@@ -565,19 +565,6 @@ def test_one_that_vanishes_in_mid_send_goes_on(bench: Bench) -> None:
         assert bench.row("gone")["state"] == "succeeded"
 
 
-@pytest.mark.parametrize(("digest", "expected"), [("h", "go on"), ("other", "conflict")])
-def test_a_new_input_comes_upon_its_own_obligation(bench: Bench, digest: str, expected: str) -> None:
-    run = bench.start(("k", "1"))
-    (one,) = claim(bench, run)
-    met(bench, run, intent(one))
-    bench.state(run, unconfirmed(one))
-    assert bench.pass_over(run, ("k", "2"), again=True).changed_unfinished == 1
-    (again,) = claim(bench, run)
-    assert (again.generation, again.entries) == (1, {})
-    (told,) = met(bench, run, intent(again, digest=digest))
-    assert (told.meeting, told.entry.state, told.entry.payload_hash) == (expected, UNKNOWN, "h")
-
-
 # Clocks.
 
 
@@ -651,3 +638,14 @@ def test_a_batch_that_fails_keeps_no_intent(bench: Bench) -> None:
     with pytest.raises(Exception):  # noqa: B017
         bench.store.write(run, broken)
     assert met(bench, run, intent(one, payload='{"b":1}'))[0].entry.payload == '{"b":1}'
+
+
+def test_what_did_not_decode_is_looked_at_again_by_the_next_run_and_by_no_other(bench: Bench) -> None:
+    run = bench.start("k")
+    (one,) = claim(bench, run)
+    met(bench, run, intent(one))
+    bench.state(run, unconfirmed(one, hold="undecodable"))
+    assert claim(bench, run) == []
+    assert bench.store.counts(1).held == {"undecodable": 1}
+    assert claim(bench, begin(bench, asks_only=True)) == []
+    assert plain(claim(bench, begin(bench))) == ["k"]

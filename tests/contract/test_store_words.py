@@ -15,6 +15,7 @@ from onward.ports.desk import Asked, Asking, Desk, Word
 
 FILING = "annual-report"
 KEY = "ow1-x"
+UNKNOWN, INTENDED = EntryState.UNKNOWN, EntryState.INTENDED
 EFFECTS = ((FILING, ()),)
 TODAY = {"a": "1", "b": "2", "c": "3"}
 ASKING = Asking("clerk", None, found_out=[FILING], confirmed=[FILING])
@@ -256,6 +257,40 @@ def test_what_may_still_be_sending_was_not_not_sent(bench: Bench, desk: Desk) ->
     assert ledger(desk, one) == [(KEY, "absent", None)]
 
 
+def test_many_words_are_each_one_for_itself(bench: Bench, desk: Desk) -> None:
+    run = start(bench, "k", "j", "i")
+    some = [unconfirmed_as(bench, run, f"ow1-{n}", state) for n, state in enumerate((UNKNOWN, INTENDED, UNKNOWN))]
+    said = [word(one, None if n < 2 else '"r1"', key=f"ow1-{n}") for n, one in enumerate(some)]
+    before = [row(bench, key) for key in "kji"]
+    after = [State.PENDING, "may still be sending", State.PENDING]
+    assert settled(desk, *(replace(each, dry_run=True) for each in said)) == after
+    assert [row(bench, key) for key in "kji"] == before
+    assert settled(desk, *said) == after
+    check(bench.stores, bench.store.store)
+    assert [row(bench, key)["state"] for key in "kji"] == ["pending", "unconfirmed", "pending"]
+    assert settled(desk, said[0], said[1]) == [None, "may still be sending"]
+
+
+def unconfirmed_as(bench: Bench, run: int, key: str, state: EntryState) -> Claimed:
+    (one,) = bench.claim(run, 1, effects=True)
+    bench.state(run, advanced(one))
+    intend(bench, run, one, key)
+    bench.state(run, left(one, state, key=key))
+    return one
+
+
+def settled(desk: Desk, *words: Word) -> list[object]:
+    found = desk.settle_all(1, words)
+    return ["may still be sending" if "may still be sending" in str(after) else after for after in found]
+
+
+def test_what_would_become_of_a_record_is_told_and_nothing_changed(bench: Bench, desk: Desk) -> None:
+    one = unconfirmed(bench, start(bench))
+    assert settled(desk, word(one, dry_run=True)) == [State.PENDING]
+    assert settled(desk, word(one, dry_run=True, today={"a": "1", "b": "2"})) == [State.SUCCEEDED]
+    assert ledger(desk, one) == [(KEY, "unknown", None)]
+
+
 def test_what_may_still_be_sending_can_have_been_sent(bench: Bench, desk: Desk) -> None:
     one = unconfirmed(bench, start(bench), EntryState.INTENDED)
     assert settle(bench, desk, word(one)) is State.PENDING
@@ -313,8 +348,28 @@ def test_an_older_failure_is_not_taken_for_what_is_open(bench: Bench, desk: Desk
     bench.clock.pass_time(5)
     one = unconfirmed_again(bench, run)
     (listed,) = desk.failures(1, (State.UNCONFIRMED,), None)
-    assert (listed.kind, listed.error_type, listed.at) == ("system", "Unconfirmed", bench.clock.now())
+    assert (listed.kind, listed.error_type, listed.at) == (None, "Unconfirmed", bench.clock.now())
     assert desk.record(one.id).failure is not None
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_only_a_death_is_of_the_kind_system(bench: Bench, desk: Desk, told: bool) -> None:
+    """`told`: its run was told to stop before it was killed, so that the record is not charged with the death."""
+    run = start(bench)
+    (one,) = bench.claim(run, effects=True)
+    intend(bench, run, one)
+    if told:
+        bench.store.note_stop(run, "SIGTERM")
+    bench.die(run)
+    bench.clock.pass_time(99)
+    store = bench.another()
+    begun = bench.begin(store, effects=EFFECTS, steps=STEPS).run
+    (one,) = bench.claim(begun, effects=True, store=store)
+    bench.state(begun, left(one, EntryState.UNKNOWN), store=store)
+    assert row(bench)["deaths"] == int(not told)
+    (listed,) = desk.failures(1, (State.UNCONFIRMED,), None)
+    assert (listed.kind, listed.error_type) == ("system", "Unconfirmed")
+    assert list(desk.failures(1, (State.UNCONFIRMED,), "system")) == [listed]
 
 
 def unconfirmed_again(bench: Bench, run: int) -> Claimed:

@@ -8,7 +8,8 @@ from typing import Any
 
 import apsw
 
-HASHED = "instance, run, seq, record, at, actor, event, step, reason, detail"
+HASHED = """h.instance, h.run, h.seq, h.record, (SELECT r.key FROM records r WHERE r.id = h.record), h.at, h.actor,
+    h.event, h.step, h.reason, h.detail"""
 
 
 def broken(connection: apsw.Connection) -> list[str]:
@@ -22,7 +23,7 @@ def _broken(connection: apsw.Connection) -> list[str]:
     heads = {(instance, run): end for instance, run, *end in connection.execute(_HEADS)}
     tips: dict[Any, list[Any]] = {chain: [0, ""] for chain in heads}
     found = []
-    for said, *entry in connection.execute(f"SELECT hash, {HASHED} FROM history ORDER BY id"):
+    for said, *entry in connection.execute(f"SELECT h.hash, {HASHED} FROM history h ORDER BY h.id"):
         instance, run, seq = entry[:3]
         last, before = tips.get((instance, run), [-1, ""])
         text = json.dumps([1, before, *entry], separators=(",", ":"), ensure_ascii=False)

@@ -259,7 +259,8 @@ def test_a_send_without_an_answer_is_unknown_and_uses_up_no_attempt(
     assert fact.not_before == until
     assert fact.effect is not None
     assert fact.effect.receipt is None
-    assert (fact.failure is None) == (outcome is None)
+    assert fact.failure is not None
+    assert (fact.failure.kind is Kind.TRANSIENT) or outcome is not None
 
 
 def test_a_send_that_ended_late_may_land_for_as_long_after_its_end() -> None:
@@ -278,6 +279,8 @@ def test_a_send_that_never_returns_is_a_persons() -> None:
         bench.begin("send")
         fact = bench.course.never_returned()
         assert said(fact) == ("unconfirmed", "intended")  # nothing has ended yet
+        assert fact.failure is not None
+        assert (fact.failure.kind, fact.failure.error_type) == (Kind.TRANSIENT, "TimeoutError")
         assert fact.hold == PERSON
         assert "may still be sending" in (fact.reason or "")
 

@@ -395,6 +395,10 @@ def test_a_field_that_the_records_type_makes_a_float_is_refused_at_once() -> Non
         ("deadline", "60", "deadline"),
         ("settle", -1, "settle"),
         ("settle", True, "settle"),
+        ("settle", float("nan"), "settle must be a number of seconds, 0 or more"),
+        ("deadline", float("inf"), "deadline"),
+        ("confirm_within", float("nan"), "confirm_within"),
+        ("expires", 86400, "with keyed=True"),
         ("expires", 0, "expires"),
         ("confirm_within", 0, "confirm_within"),
         ("on_unknown", "retry", "on_unknown must be 'hold' or 'resend'"),
@@ -409,6 +413,15 @@ def test_values_that_cannot_be_meant(option: str, value: Any, words: str) -> Non
     with pytest.raises(DeclarationError, match=words) as caught:
         bare().effect("e", key="id", **{option: value})(lambda_named("submit", "payload"))
     assert "submit" in str(caught.value)
+
+
+@pytest.mark.parametrize("expires", [1, 90, 90.0, float("inf"), float("nan"), -1])
+def test_a_key_has_to_be_known_for_longer_than_a_send_may_take(expires: float) -> None:
+    with pytest.raises(DeclarationError, match=r"expires") as caught:
+        bare().effect("e", key="id", keyed=True, expires=expires)(lambda_named("submit", "payload"))
+    assert "submit" in str(caught.value)
+    bare().effect("e", key="id", keyed=True, expires=90.5)(lambda_named("submit", "payload"))
+    bare().effect("e", key="id", keyed=True, expires=9, deadline=8, settle=0)(lambda_named("submit", "payload"))
 
 
 @pytest.mark.parametrize("option", ["process", "timeout", "calls_out"])

@@ -34,7 +34,7 @@ class FakeChild:
     began: ClassVar[Counter[Any]] = Counter()
     most_beside: ClassVar[int] = 0
 
-    def __init__(self, assignment: Assignment, round: int):
+    def __init__(self, assignment: Assignment, round: int, budgets: Any = None):
         self.dead, self.round = False, round
         self.closed = False
         self._calls: dict[asyncio.Future[CallOutcome], Attempt] = {}

@@ -46,6 +46,7 @@ def test_the_users_own_prices_hold_for_every_model() -> None:
     given = {"input": 4.0, "cached_input": 1.0, "output": 12.0}
     assert price_of("gpt-5", given) == price_of("mine", given) == Price(4_000_000, 1_000_000, 12_000_000)
     assert price_of("mine", {"input": 0, "output": Decimal("0.3")}) == Price(0, 0, 300_000)
+    assert price_of("mine", {"input": 0.1, "output": 0.3}) == Price(100_000, 100_000, 300_000)
     assert price_of("mine", {"input": 2.5, "output": 1e-9}) == Price(2_500_000, 2_500_000, 1)
 
 

@@ -13,10 +13,11 @@ import pytest
 from operate_jobs import Batch
 
 import onward
+from judge.chains import HASHED
 from onward import api
 from onward.errors import UsageError
 from onward.operate.history import since_moment
-from onward.policy.chain import link_hash
+from onward.policy.chain import Link, link_hash
 
 
 @pytest.fixture
@@ -157,9 +158,8 @@ def recompute(batch: Batch, edited: Callable[[dict[str, Any]], None]) -> None:
     """Edit entries and compute all chains and heads anew, as somebody would who knows how."""
     connection = apsw.Connection(batch.store)
     tips: dict[Any, tuple[int, str]] = {}
-    names = "instance run seq record at actor event step reason detail".split()  # noqa: SIM905
-    for number, *row in connection.execute(f"SELECT id, {', '.join(names)} FROM history ORDER BY id").fetchall():
-        entry = dict(zip(names, row, strict=True))
+    for number, *row in connection.execute(f"SELECT h.id, {HASHED} FROM history h ORDER BY h.id").fetchall():
+        entry = Link(*row)._asdict()
         edited(entry)
         seq, head = tips.get(entry["run"], (0, ""))
         head = link_hash(head, tuple(entry.values()))
@@ -231,9 +231,8 @@ def recompute_heads(batch: Batch) -> None:
     """Make what was inserted behind the chain of run 2 a part of it."""
     connection = apsw.Connection(batch.store)
     head = connection.execute("SELECT head FROM runs WHERE id = 2").fetchone()[0]
-    names = "instance, run, seq, record, at, actor, event, step, reason, detail"
     with connection:
-        rows = connection.execute(f"SELECT id, {names} FROM history WHERE run = 2 AND seq > 3 ORDER BY id")
+        rows = connection.execute(f"SELECT h.id, {HASHED} FROM history h WHERE h.run = 2 AND h.seq > 3 ORDER BY h.id")
         for number, *row in rows.fetchall():
             head = link_hash(head, tuple(row))
             connection.execute("UPDATE history SET hash = ? WHERE id = ?", (head, number))

@@ -26,7 +26,7 @@ class Book:
 
     def write(self, run: int | None, event: str = "record_failed", detail: str | None = None, **more: Any) -> str:
         tip, _ = self.heads.get((1, run), (EMPTY, False))
-        given: dict[str, Any] = {"record": 7, "at": 1.5, "actor": None, "step": "a", "reason": "why", **more}
+        given: dict[str, Any] = {"record": 7, "key": "k", "at": 1.5, "actor": None, "step": "a", "reason": "why"} | more
         link = Link(instance=1, run=run, seq=tip.seq + 1, event=event, detail=detail, **given)
         said = link_hash(tip.hash, link)
         self.rows.append((link, said))
@@ -39,7 +39,8 @@ class Book:
         return said
 
     def check(self, expected: str | None = None, rows: list[Row] | None = None) -> Misfit | None:
-        checker = Checker(dict(self.heads), expected)
+        over = frozenset(chain for chain, (_, ended) in self.heads.items() if ended)
+        checker = Checker(dict(self.heads), expected, over)
         for link, said in self.rows if rows is None else rows:
             misfit = checker.entry(link, link, said)
             if misfit is not None:
@@ -57,13 +58,15 @@ def book() -> Book:
 
 
 def test_the_encoding_never_changes() -> None:
-    link = Link(1, 3, 2, 17, 1700000000.25, "ada", "record_failed", "file", 'the "fee" (é)', '{"kind":"bug"}')
-    said = '[1,"ab",1,3,2,17,1700000000.25,"ada","record_failed","file","the \\"fee\\" (é)","{\\"kind\\":\\"bug\\"}"]'
+    link = Link(1, 3, 2, 17, "7", 1700000000.25, "ada", "record_failed", "file", 'the "fee" (é)', '{"kind":"bug"}')
+    said = (
+        '[1,"ab",1,3,2,17,"7",1700000000.25,"ada","record_failed","file","the \\"fee\\" (é)","{\\"kind\\":\\"bug\\"}"]'
+    )
     assert link_hash("ab", link) == hashlib.blake2b(said.encode(), digest_size=32).hexdigest()
     assert link_hash("ab", link) == GOLDEN
 
 
-GOLDEN = "5a70b95bfd397b5f9b0e4751c123b63b12ceec539689c95709c335c1727db0ce"
+GOLDEN = "83cbbbe85e14ed1e7e563d5941cafd22921a1fe5d2660e5aa2324e820291740f"
 
 
 def test_what_was_written_fits(book: Book) -> None:
@@ -76,6 +79,8 @@ CHANGES: dict[str, Callable[[Link], Link]] = {
     "seq": lambda link: link._replace(seq=link.seq + 1),
     "record": lambda link: link._replace(record=8),
     "no record": lambda link: link._replace(record=None),
+    "key": lambda link: link._replace(key="other"),
+    "no key": lambda link: link._replace(key=None),
     "at": lambda link: link._replace(at=link.at + 0.001),
     "actor": lambda link: link._replace(actor="eve"),
     "event": lambda link: link._replace(event="record_done"),
@@ -190,6 +195,26 @@ def test_a_chain_of_a_run_that_ended_may_not(book: Book) -> None:
     misfit = book.check(head)
     assert misfit is not None
     assert (misfit.run, misfit.seq) == (3, 6)
+
+
+def test_a_run_without_entries_is_found(book: Book) -> None:
+    book.heads[1, 9] = EMPTY, False
+    assert book.check() == Misfit(1, 9, 1, None, None, "it is missing: every run begins with an entry")
+
+
+def test_people_may_have_decided_nothing(book: Book) -> None:
+    book.heads[2, None] = EMPTY, False
+    assert book.check() is None
+
+
+def test_a_run_that_ended_says_so(book: Book) -> None:
+    """Cut at its end, and its head put back to what stands there."""
+    rows = [row for row in book.rows if row[0].event != "run_finished"]
+    link, said = next(row for row in reversed(rows) if row[0].run == 3)
+    book.heads[1, 3] = Tip(link.seq, said), True
+    misfit = book.check(rows=rows)
+    assert misfit is not None
+    assert (misfit.run, misfit.seq) == (3, link.seq + 1)
 
 
 def test_a_run_vouches_for_the_chains_before_it(book: Book) -> None:

@@ -49,7 +49,7 @@ def ask(idempotency_key: str) -> Any:
     return onward.UNKNOWN
 
 
-@job.effect("forgets", key="id", keyed=True, expires=60.0)
+@job.effect("forgets", key="id", keyed=True, expires=3600.0)
 def forgets(record: Any, idempotency_key: str) -> str:
     return "receipt"
 

@@ -158,6 +158,9 @@ _LOG = (
 _RECONCILE = (
     Flag("--sent", "sent", "It was sent: its receipt, as text, or as JSON with --json.", "RECEIPT"),
     Flag("--not-sent", "not_sent", "It was not sent: the next run sends it."),
+    Flag("--from", "from_file", "A file of decisions, JSON lines; - is standard input.", "FILE"),
+    Flag("--all", "all", "With --not-sent: all unconfirmed records."),
+    Flag("--dry-run", "dry_run", "Only say what would be decided."),
     Flag("--effect", "effect", "Only this effect, by its name in the ledger.", "NAME"),
     Flag("--reason", "reason", "Why; it is kept with your name and the time.", "TEXT"),
     Flag("--json", "as_json", "JSON for programs; with --sent the receipt, too, is JSON."),
@@ -180,7 +183,10 @@ with a dash."""
 RECONCILE_HELP = """Settle what effects left open: ask again, or say how it is.
 
 Without KEY all open probes and confirmations are asked again, each once, and what is confirmed goes on. With KEY and
---sent or --not-sent a person decides about one record.
+--sent or --not-sent a person decides about one record, with several KEYs or --all and --not-sent about many.
+
+Lines of --from FILE: {"key": 7, "sent": RECEIPT} or {"key": 7, "not_sent": true}, and "reason" where there is one.
+What cannot be decided is named, and the rest is done: exit code 2.
 """
 
 REHEARSE_HELP = """Crash-test a job: its first records, killed at every commit and around every call of an effect.
@@ -192,8 +198,8 @@ keys; on a terminal five seconds are then left for Ctrl-C.
 \b
 Exit codes:
 0    clean
-1    faults were found, or nothing could be rehearsed
-2    wrong usage, bad job, bad input
+1    faults were found, or no record came to a good end undisturbed
+2    wrong usage, bad job, bad input, or no records to rehearse
 70   a fault of onward itself
 """
 
@@ -233,7 +239,7 @@ COMMANDS = {
         Command("key", "keys:key", KEY_HELP, "JOB VALUE...",
                 (Flag("--effect", "effect", "The effect's name in the ledger; needed where a job has several.", "NAME"),
                  _JSON, *ABOUT)),
-        Command("reconcile", "reconcile:reconcile", RECONCILE_HELP, "JOB [KEY]", _RECONCILE),
+        Command("reconcile", "reconcile:reconcile", RECONCILE_HELP, "JOB [KEY]...", _RECONCILE),
         Command("rehearse", "rehearse:rehearse", REHEARSE_HELP, "JOB", _REHEARSE),
         Command("pause", "acts:pause", "Let no call begin any more, in a group or in all of the job.", "JOB",
                 _PAUSING),

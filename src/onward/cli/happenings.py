@@ -49,6 +49,7 @@ def _source_read(fields: Mapping[str, Any]) -> str:
         (fields["new"], "new"),
         (fields["changed"], "changed, to be done with the new value"),
         (fields["changed_finished"], "changed after they were done (stale)"),
+        (fields["changed_kept"], "changed, which waits until an effect of theirs is settled"),
         (fields["returned"], "came back"),
         (fields["vanished"], "vanished"),
         (fields["misfits"], "do not fit the record type (quarantined)"),

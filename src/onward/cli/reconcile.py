@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from onward.cli import streams
 from onward.cli.target import About, Target, find, split
-from onward.cli.words import brief, key_text
+from onward.cli.words import brief
 from onward.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,26 +17,39 @@ def reconcile(
     words: list[str] | None,
     sent: str | None,
     not_sent: bool,
+    from_file: str | None,
+    all: bool,
+    dry_run: bool,
     effect: str | None,
     reason: str | None,
     as_json: bool,
     **about: Unpack[About],
 ) -> int:
-    """A decision about one record, or a question about all that are open."""
+    """Decisions about one record or many, or a question about all that are open."""
     job, keys = split(words, about["job_name"])
-    if len(keys) > 1:
-        raise UsageError(f"reconcile takes one key, not {len(keys)}; a key of several fields is JSON")
-    decides = sent is not None or not_sent
+    decides = sent is not None or not_sent or from_file is not None
     if keys and not decides:
         raise UsageError("with a KEY say what became of it: --sent RECEIPT or --not-sent; without, all are asked about")
-    if decides and not keys:
-        raise UsageError("--sent and --not-sent are about one record; give its KEY")
+    if all and not decides:
+        raise UsageError("--all is for --not-sent; without it, all that is open is asked about")
+    if decides and not (keys or all or from_file is not None):
+        raise UsageError("--sent and --not-sent are about one record; give its KEY (or, with --not-sent, --all)")
     if sent is not None and not_sent:
         raise UsageError("--sent and --not-sent exclude each other")
+    if sent is not None and (all or len(keys) > 1):
+        raise UsageError("--sent RECEIPT is about one record; the receipts of several are said with --from FILE")
+    if from_file is not None and (keys or all or sent is not None or not_sent):
+        raise UsageError("--from says of each record what became of it: give no KEY, --all, --sent or --not-sent")
+    if dry_run and not decides:
+        raise UsageError("--dry-run is for decisions: asking again decides nothing")
     target = find(job, **about)
+    said = {"effect": effect, "reason": reason}
+    if all or dry_run or from_file is not None or len(keys) > 1:
+        many = {"from_file": from_file, "all": all, "not_sent": not_sent, "dry_run": dry_run}
+        return _decide_all(target, keys, sent, as_json, **many, **said)
     if decides:
-        return _decide(target, keys[0], sent, as_json, effect=effect, reason=reason)
-    return _ask(target, as_json, effect=effect, reason=reason)
+        return _decide(target, keys[0], sent, as_json, **said)
+    return _ask(target, as_json, **said)
 
 
 def _decide(target: Target, key: str, sent: str | None, as_json: bool, **said: Any) -> int:
@@ -50,15 +63,37 @@ def _decide(target: Target, key: str, sent: str | None, as_json: bool, **said: A
     if as_json:
         return _json(decision.plain())
     streams.answer(brief(str(decision)))
-    if decision.next_step is not None:
+    if decision.state != "succeeded":
         streams.answer(f"Next: {target.run_command}")
     return 0
+
+
+def _decide_all(target: Target, keys: list[str], sent: str | None, as_json: bool, **said: Any) -> int:
+    """The exit code is 2 where some decision could not be made; all others were."""
+    from onward import api
+    from onward.operate.choices import Typed
+    from onward.operate.decisions import Decisions
+    from onward.operate.reconciling import receipt_of
+
+    what = {} if sent is None else {"sent": receipt_of(sent, as_json)}
+    made = api.reconcile(target.job, *map(Typed, keys), **what, **said, **target.asked)
+    assert isinstance(made, Decisions)
+    if as_json:
+        _json(made.plain())
+        return made.exit_code
+    for one in made.refused:
+        where = f"{one['where']}: " if one["where"] else ""
+        streams.answer(brief(f"refused: {where}{one['why']}"))
+    streams.answer(brief(str(made)))
+    if made.count > made.succeeded and not made.dry_run:
+        streams.answer(f"Next: {target.run_command}")
+    return made.exit_code
 
 
 def _ask(target: Target, as_json: bool, **said: Any) -> int:
     """The exit code is 0 unless the run that asks was stopped early."""
     from onward import api
-    from onward.operate.reconciling import LISTED, Reconciled
+    from onward.operate.reconciling import Reconciled
 
     with streams.kept_clean():  # what the job prints is no part of the answer
         found = api.reconcile(target.job, **said, **target.asked)
@@ -74,10 +109,6 @@ def _ask(target: Target, as_json: bool, **said: Any) -> int:
     if code:
         streams.err(f"onward: {brief(found.reason or 'stopped')}")
     streams.answer(brief(str(found)))
-    for one in found.earlier[:LISTED]:
-        streams.answer(
-            brief(f"record {key_text(one['key'])}: {one['effect']} ({one['idempotency_key']}) is {one['state']}")
-        )
     for line in _next(found, target):
         streams.answer(line)
     return code
@@ -85,13 +116,15 @@ def _ask(target: Target, as_json: bool, **said: Any) -> int:
 
 def _next(found: Reconciled, target: Target) -> list[str]:
     say = target.command("reconcile", "KEY", "--not-sent").replace("--not-sent", "--sent RECEIPT (or --not-sent)")
+    many = target.command("reconcile", "--from", "FILE")
     if found.for_a_person:
         return [
             f"{found.for_a_person:,} wait for a person; which: {target.command('failures', '--state', 'unconfirmed')}",
             f"Next, for each: {say}",
+            *([f"or for many: {many} (or --all --not-sent)"] if found.for_a_person > 1 else []),
         ]
-    if found.earlier:
-        return [f"Next, for each: {say}"]
+    if found.paused:
+        return [f"Next: {target.command('resume')} (or --group NAME), then {target.command('reconcile')}"]
     return [f"Next: {target.run_command}"] if found.records and set(found.counts) != {"succeeded"} else []
 
 

@@ -67,7 +67,7 @@ class _Teller:
         if told.effects:
             self._tell_effects(told)
         else:
-            streams.err("no effect will be called: the job has none")
+            streams.err("no effect will be called: the job has none; its steps are killed and resumed")
         if self._live:
             self._line("first an undisturbed run")
 

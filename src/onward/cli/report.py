@@ -12,6 +12,7 @@ from onward.cli.words import brief, counted, duration, records
 
 if TYPE_CHECKING:
     from onward.model import RunResult
+    from onward.ports.work import OtherKey
     from onward.runner import Announcement
 
 
@@ -26,7 +27,16 @@ def opening(told: Announcement, target: Target) -> Iterator[str]:
     yield from _put_back(told)
     if told.begun.others:
         yield f"{_runs(told.begun.others)} on this instance at the moment: they share the work"
+    yield from map(_other_key, told.begun.other_keys)
     yield from _versions(told, target)
+
+
+def _other_key(other: OtherKey) -> str:
+    there = "1 obligation" if other.obligations == 1 else f"{other.obligations:,} obligations"
+    return (
+        f"{brief(other.effect)}: its key is ({', '.join(other.now)}) now; {there} of this job under the key "
+        f"({', '.join(other.fields)}) will not be recognised in other files or records"
+    )
 
 
 def _runs(number: int) -> str:
@@ -39,6 +49,8 @@ def _put_back(told: Announcement) -> Iterator[str]:
         yield f"run {dead.run} {how}: {records(dead.put_back)} put back, {dead.started:,} had an attempt in progress"
     if told.begun.reset_failed:
         yield f"{records(told.begun.reset_failed)} failed in an earlier run: tried again"
+    if waiting := told.counts.inputs_waiting:
+        yield f"{records(waiting)} with an input that changed while an effect was open: the new one waits"
     suspects = told.counts.held.get("suspect", 0)
     if suspects:
         yield f"{records(suspects)} under suspicion of killing the process: tried in child processes"
@@ -90,7 +102,9 @@ def closing(result: RunResult, finished: Mapping[str, Any], target: Target) -> I
     waiting = finished.get("held", {}).get("stale", 0)
     if waiting:
         yield f"{records(waiting)} wait with a checkpoint that no longer decodes"
-    yield from _unconfirmed(result, finished.get("held", {}).get("person", 0))
+    yield from _undecodable(finished.get("held", {}).get("undecodable", 0), target)
+    held = finished.get("held", {})
+    yield from _unconfirmed(result, held.get("person", 0) + held.get("undecodable", 0))
     counts = counted(result.counts, result.total, finished.get("vanished", 0), finished.get("stale", 0))
     older = finished.get("unfinished_older", 0)
     counts += f", {older:,} unfinished with outputs of older steps" if older else ""
@@ -111,6 +125,13 @@ def _unconfirmed(result: RunResult, for_a_person: int) -> Iterator[str]:
         parts = [f"{for_a_person:,} wait for a person's word"] if for_a_person else []
         parts += [f"{rest:,} to be asked about again"] if rest else []
         yield f"unconfirmed: {', '.join(parts)}"
+
+
+def _undecodable(number: int, target: Target) -> Iterator[str]:
+    if number:
+        say = target.command("reconcile", "KEY")
+        yield f"{records(number)} with an effect open of which something stored no longer decodes"
+        yield f"Put the model back and run again, or say what became of each: {say} --sent RECEIPT (or --not-sent)"
 
 
 def _next(result: RunResult, finished: Mapping[str, Any], target: Target) -> str:

@@ -277,6 +277,12 @@ def record(found: Answer) -> Iterator[RenderableType]:
     yield Text.assemble(
         (key_text(found["key"]), "bold"), "  ", (state, STYLES[state]), "  ", (printable(", ".join(extra)), "dim")
     )
+    if found["input_waits"]:
+        yield Text("its input has changed: the new one waits until the effect that is open is settled", "yellow")
+    if holder := found["held_by"]:
+        whose = f"record {key_text(holder['key'])} of job {holder['job']}"
+        whose += f", instance {holder['instance']}" if holder["instance"] else ""
+        yield Text(f"{printable(whose)} has taken over what it owes: {printable(holder['effect'])}", "yellow")
     for generation in found["generations"]:
         yield from _generation(generation)
     yield from table(

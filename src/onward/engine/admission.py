@@ -12,6 +12,7 @@ from onward.engine.bill import AtModel
 from onward.engine.gates import Ceiling, Gate, Gates, Shut
 from onward.engine.model_ceiling import ModelCeiling
 from onward.job.plan import Plan, StepPlan
+from onward.policy.failures import Classified
 from onward.policy.pace import LONGEST_WAIT
 from onward.policy.rates import rates
 from onward.ports.work import GateStanding, GateWish, Pause
@@ -147,12 +148,12 @@ class Admission:
             attempt.inside.calls -= 1
             attempt.inside = None
 
-    def heard(self, attempt: Attempt, throttled: bool) -> None:
+    def heard(self, attempt: Attempt, failure: Classified | None) -> None:
         """A call has ended: what its requests to models say of how many may be in progress."""
         for ceiling in attempt.passed:
             if isinstance(ceiling, ModelCeiling):
                 spent = [one.spent for one in attempt.spending if one.spent.model == ceiling.name]
-                ceiling.heard(spent, throttled, time.monotonic())
+                ceiling.heard(spent, failure, time.monotonic())
 
     def heard_rates(self, attempt: Attempt, model: str, headers: Mapping[str, str]) -> None:
         """A provider told of its limits: where nothing is left, all that go there wait."""

@@ -296,6 +296,8 @@ class Attempt:
             fence=self.claimed.fence if again else entry.fence,
             intended_at=now if again else entry.intended_at,
             sent_at=entry.sent_at or (now if said.state is EntryState.SENT else None),
+            origin=None if again else entry.origin,  # what is sent from now on is this record's own
+            origin_job=None if again else entry.origin_job,
         )
 
     def _may_have_been_sent(self) -> bool:

@@ -22,7 +22,7 @@ from onward.engine.forks import end_if_forked
 from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Prepared, Raised, Returned, Stale
 from onward.engine.resources import Resources
 from onward.engine.threads import Threads
-from onward.errors import Done, OnwardError, StaleCheckpoint
+from onward.errors import Done, MisfitRecord, OnwardError, StaleCheckpoint
 from onward.job.plan import CallPlan, Plan, StepPlan
 from onward.model import Kind
 from onward.policy.failures import Classified, classify, opinion
@@ -118,7 +118,12 @@ class LocalCaller:
         offered = self._resources.offered
         if step.name in self._wants_context:
             offered = {**offered, "context": self._context(attempt)}
-        first, others = attempt.arguments(what.arguments, self._value_of(attempt), offered)
+        try:
+            first, others = attempt.arguments(what.arguments, self._value_of(attempt), offered)
+        except MisfitRecord as error:
+            if attempt.phase in ("step", "prepare"):
+                raise
+            raise StaleCheckpoint("the record", str(error)) from None  # it did fit when its effect began
         attempt.called()
         if not what.is_async:
             return await self.threads.call(what.function, first, others, to_the_end=attempt.sending)

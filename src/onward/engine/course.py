@@ -31,8 +31,11 @@ from onward.policy.failures import Classified
 Fail = Callable[[Attempt, Classified], Fact]
 
 PERSON = "person"
+FAR_SIDE = ""  # it said, when asked, that it had it
 WAIT_FOR_OTHER = 2.0
 WAIT_FOR_CALL = 10.0
+_CUT = Classified(Kind.TRANSIENT, "CancelledError", "the run stopped before the call ended")
+_ENDLESS = Classified(Kind.TRANSIENT, "TimeoutError", "no answer, and the call does not return (timeout)")
 
 
 class Course:
@@ -86,14 +89,25 @@ class Course:
             fact = self.attempt.given_back(f"waits for {met.entry.origin}, which has the same obligation")
             fact.not_before = self._now() + WAIT_FOR_OTHER
             return fact
-        if met.meeting == "conflict":
-            state = met.entry.state
-            told = f"another payload is {state} under the key {met.entry.key}; nothing was sent"
-            failure = Classified(Kind.CONFLICT, "PayloadConflict", told)
+        if met.meeting in ("conflict", "other key"):
             self.attempt.entry = None
-            return self.attempt.failed(failure, Decision("quarantine", told), self._now())
+            failure = self._conflict(met)
+            return self.attempt.failed(failure, Decision("quarantine", failure.message), self._now())
         self.attempt.entry = met.entry
         return None
+
+    def _conflict(self, met: Met) -> Classified:
+        """What stands in the way of the intent."""
+        entry = met.entry
+        if met.meeting == "conflict":
+            told = f"another payload is {entry.state} under the key {entry.key}; nothing was sent"
+            return Classified(Kind.CONFLICT, "PayloadConflict", told)
+        told = (
+            f"for the same input {entry.name!r} is {entry.state} under the key {entry.key}, and today's key= makes it "
+            f"another obligation ({', '.join(self.effect.fields)}); nothing was sent. Put key= back as it was and "
+            "release the record; or, to owe it once more, change its input in a field of the key, such as a revision"
+        )
+        return Classified(Kind.CONFLICT, "KeyConflict", told)
 
     def ended(self, outcome: CallOutcome | None, fail: Fail) -> Fact:
         """What came of the call of `attempt.phase`. `fail` decides about a failure that is known as one."""
@@ -120,6 +134,7 @@ class Course:
                 payload=outcome.payload,
                 payload_hash=canonical_hash(outcome.payload),
                 former=outcome.former,
+                fields=self.effect.fields,
             )
             return fact
         if isinstance(outcome, EndedEarly):
@@ -132,6 +147,7 @@ class Course:
         entry, fence = self._held(), self.attempt.claimed.fence
         again = sends_again(entry, fence)
         if isinstance(outcome, Returned):
+            self.attempt.entry = replace(entry, origin=None, origin_job=None)  # whoever sent it before, so has this one
             return self._receipt(outcome.text, None)
         if not isinstance(outcome, Raised) or not outcome.failure.not_applied:
             return self._unknown(outcome, again)
@@ -158,6 +174,8 @@ class Course:
         failure = outcome.failure if isinstance(outcome, Raised) else None
         if isinstance(outcome, EndedEarly):
             failure = _done_is_a_bug()
+        if outcome is None:
+            failure = _CUT
         asked = _asked_to_wait(outcome)
         entry = replace(entry, state=EntryState.UNKNOWN, asks=entry.asks + 1)
         entry.ask_at = self.unknown_until(entry, now, asked)
@@ -171,6 +189,7 @@ class Course:
         entry = replace(self._held(), state=EntryState.INTENDED)
         self.attempt.phase = "step"
         fact = self._waits(Act("wait for a person", reason="its call does not return: it may still be sending"), entry)
+        fact.failure = self._failure(_ENDLESS)
         self.attempt.sending = False
         return fact
 
@@ -233,6 +252,7 @@ class Course:
         fact.effect = self._said(EntryState.SENT, receipt=receipt)
         if adopted is not None:
             fact.event, fact.reason = "effect_deduplicated", adopted
+            fact.sent_by = self._held().origin_job or FAR_SIDE
         return fact
 
     def _finished(self, state: EntryState | None, receipt: str | None = None, adopted: str | None = None) -> Fact:
@@ -246,7 +266,7 @@ class Course:
         fact = self.attempt.completed(receipt, self._starts_next(self.attempt))
         fact.effect, fact.done_step = said, name
         from_elsewhere = adopted or entry.origin or ("it was done already" if state is None else None)
-        fact.sent_by = entry.origin_job
+        fact.sent_by = entry.origin_job or (FAR_SIDE if adopted else None)
         if from_elsewhere:
             fact.event, fact.reason = "effect_deduplicated", from_elsewhere
         elif self.traits.has_confirm:  # else its receipt came with its checkpoint, which is a record of its own

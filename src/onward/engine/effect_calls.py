@@ -8,7 +8,7 @@ from typing import Any
 
 from onward.engine.attempt import Attempt
 from onward.engine.outcomes import Answered, CallOutcome, Prepared, Raised
-from onward.errors import Invalid, OutputError
+from onward.errors import Invalid, OutputError, StaleCheckpoint
 from onward.job.plan import CallPlan, EffectPlan, StepPlan
 from onward.model import Answer, Mismatch
 from onward.policy.identity import NoIdentity, idempotency_key
@@ -31,7 +31,8 @@ class EffectCalls:
         self._raised = raised
 
     async def call(self, attempt: Attempt) -> CallOutcome:
-        """Make the call of the attempt's phase. Raises what the payload's function raises."""
+        """Make the call of the attempt's phase. Raises what the payload's function raises, and StaleCheckpoint where
+        what is to be asked about no longer decodes: to ask again would not help."""
         step = attempt.step
         assert step is not None and step.effect is not None
         if attempt.phase == "prepare":
@@ -45,7 +46,7 @@ class EffectCalls:
         assert part is not None
         try:
             answer = await self._make(attempt, part)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, StaleCheckpoint):
             raise
         except Exception as error:  # whatever it is, the far side has not answered
             told = self._raised(attempt, error)

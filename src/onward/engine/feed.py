@@ -28,6 +28,7 @@ class FeedReport:
     added: int = 0
     changed_unfinished: int = 0
     changed_finished: int = 0
+    changed_kept: int = 0
     vanished: int = 0
     returned: int = 0
     misfits: int = 0
@@ -244,6 +245,7 @@ class Feed:
         report.added += outcome.added
         report.changed_unfinished += outcome.changed_unfinished
         report.changed_finished += outcome.changed_finished
+        report.changed_kept += outcome.changed_kept
         report.vanished += outcome.vanished
         report.returned += outcome.returned
         report.misfits += outcome.misfits
@@ -261,6 +263,7 @@ class Feed:
             new=report.added,
             changed=report.changed_unfinished,
             changed_finished=report.changed_finished,
+            changed_kept=report.changed_kept,
             vanished=report.vanished,
             returned=report.returned,
             misfits=report.misfits,

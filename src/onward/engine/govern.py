@@ -18,6 +18,7 @@ from onward.engine.tally import Progress
 from onward.engine.worker import Worker
 from onward.errors import BudgetReached, OnwardError
 from onward.model import Counts, Fact, State
+from onward.policy.effects import UNDECODABLE
 from onward.policy.endings import (
     NEEDS_A_PERSON,
     NOT_STARTED,
@@ -213,7 +214,8 @@ class Governor:
 
     async def _answers_due(self, counts: Counts, only: tuple[int, ...] | None = None) -> float | None:
         """When what is unconfirmed is asked about again; None where nothing is that is stayed for."""
-        if counts.of(State.UNCONFIRMED) <= counts.held.get("person", 0):
+        waits_for_a_person = counts.held.get("person", 0) + counts.held.get(UNDECODABLE, 0)
+        if counts.of(State.UNCONFIRMED) + counts.gone_open <= waits_for_a_person:
             return None
         due, stays = await self.standings.answers_due(self._wait_ends, only)
         if stays:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from onward.engine.gates import Ceiling
 from onward.job.models import ModelTraits
-from onward.model import Spent
+from onward.model import Kind, Spent
 from onward.policy.adaptive import Adaptive
+from onward.policy.failures import Classified
 from onward.policy.pace import Bucket, DebtBucket
 from onward.policy.rates import Rates
 
@@ -50,7 +51,7 @@ class ModelCeiling(Ceiling):
         if self.tokens is not None:
             self.tokens.take(self._expected)
 
-    def heard(self, spent: Sequence[Spent], throttled: bool, now: float) -> None:
+    def heard(self, spent: Sequence[Spent], failure: Classified | None, now: float) -> None:
         """A call has ended, with these requests."""
         requests = sum(one.requests for one in spent)
         tokens = sum(one.tokens_in + one.tokens_out for one in spent)
@@ -59,12 +60,15 @@ class ModelCeiling(Ceiling):
                 self.bucket.take()
         if self.tokens is not None:
             self.tokens.correct(tokens - self._expected)
-        if throttled:
+        began = now - (sum(one.seconds for one in spent) / requests if requests else 0.0)
+        if failure is not None and failure.throttled:
             self.throttled = time.time()
-            self._adaptive.throttled(now)
+            self._adaptive.throttled(now, began)
+        elif failure is not None and failure.kind is Kind.TRANSIENT:
+            self._adaptive.failed()
         elif requests:
             self._expected += WEIGHT * (tokens - self._expected)
-            self._adaptive.answered(now, sum(one.seconds for one in spent) / requests)
+            self._adaptive.answered(now, began, self.taken)
 
     def learn(self, rates: Rates) -> None:
         """Limits that the job does not declare are those that the provider tells."""

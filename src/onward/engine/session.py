@@ -33,6 +33,7 @@ from onward.job.job import Job
 from onward.job.models import Cap
 from onward.job.plan import Plan
 from onward.model import Counts, RunResult, State
+from onward.policy.effects import UNDECODABLE
 from onward.policy.endings import (
     NEEDS_A_PERSON,
     OK,
@@ -329,7 +330,7 @@ class Session:
             held=counts.held,
             stale=stale,
             unfinished_older=older,
-            adopted=dict(self._tally.adopted),
+            adopted=self._adopted(),
             seconds=round(seconds, 3),
             recorded=not lost,
             head=head,
@@ -344,17 +345,26 @@ class Session:
             return {}
         return {"cost": cost(counts.spent.values()), "cost_here": cost(self._worker.budgets.spent.values())}
 
+    def _adopted(self) -> dict[str, int]:
+        """Obligations that were done already, by the job that had them done; empty: the far side said so."""
+        found = dict[str, int]()
+        for job, number in self._tally.adopted.items():
+            name = self._job.name if job is None else job
+            found[name] = found.get(name, 0) + number
+        return found
+
     def _remains(self, counts: Counts) -> Remains:
         failed = counts.of(State.FAILED) + counts.of(State.QUARANTINED) + counts.of(State.UNCONFIRMED)
+        failed += counts.gone_open  # what they owe is owed, whether or not the source still has them
         unfinished = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
-        stale = counts.held.get("stale", 0)
+        stale = counts.held.get("stale", 0) + counts.held.get(UNDECODABLE, 0)
         worker = self._worker
         if worker.share.left is not None:
             done_all = worker.share.is_begun or not unfinished
             left = worker.tally.left_failed + len(worker.tally.unconfirmed)
             failed = left if done_all and unfinished else failed
             unfinished = len(worker.share.waiting_again) if done_all else unfinished
-            stale = min(stale, unfinished)
+            stale = min(counts.held.get("stale", 0), unfinished) + min(counts.held.get(UNDECODABLE, 0), left)
         return Remains(unfinished, failed, stale)
 
     def _versions(self) -> dict[str, str]:

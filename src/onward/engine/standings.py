@@ -65,7 +65,7 @@ class Standings:
             self._worker.dry = False
             self._worker.claim_more()
         else:
-            self._events.emit("run_paused", reason=_paused(whole))
+            self._events.emit("run_paused", reason=str(whole))
             self._worker.give_back_uncalled("the job is paused")
 
     async def note(self) -> None:
@@ -85,7 +85,7 @@ class Standings:
         waiting = await asyncio.wrap_future(self._journal.ask(lambda store: store.waiting_by_gate(self._run, only)))
         self.until, self.is_paused, self.reason = None, admission.pause is not None, ""
         if admission.pause is not None:
-            self.reason = _paused(admission.pause)
+            self.reason = str(admission.pause)
             return True
         lasting = admission.lasting()
         if any(gate is not None for gate in waiting):
@@ -127,10 +127,6 @@ class Standings:
                 in_outage = True
                 found.append(now)
         return min((one for one in found if one is not None), default=None), in_outage
-
-
-def _paused(pause: Pause) -> str:
-    return f"the job is paused by {pause.actor}" + (f": {pause.reason}" if pause.reason else "")
 
 
 def _said(shut: Shut) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from onward.engine.bill import AtModel, Money
 from onward.model import Counts, Fact, State
+from onward.policy.effects import UNDECODABLE
 from onward.policy.forecast import Range, time_left
 from onward.policy.windows import Windows
 from onward.ports.bill import Bill, Pace
@@ -49,7 +50,8 @@ class Progress:
     @property
     def asked_again(self) -> int:
         """Unconfirmed records that somebody will be asked about, so that they are not done."""
-        return max(self.counts.get(State.UNCONFIRMED, 0) - self.held.get("person", 0), 0)
+        for_a_person = self.held.get("person", 0) + self.held.get(UNDECODABLE, 0)
+        return max(self.counts.get(State.UNCONFIRMED, 0) - for_a_person, 0)
 
     @property
     def done(self) -> int:
@@ -71,7 +73,7 @@ class Tally:
         self.ended = 0
         self.left_failed = 0
         self.unconfirmed: set[int] = set()
-        self.adopted: Counter[str] = Counter()  # obligations that were done already, by job; "": the far side said so
+        self.adopted: Counter[str | None] = Counter()  # obligations that were done already, as `Fact.sent_by` has it
         self.calls_done = 0
         self.bill = Bill()
         self._waits: dict[int, tuple[str, float]] = {}
@@ -82,7 +84,7 @@ class Tally:
         """A committed fact."""
         states = self.counts.states
         if fact.event == "effect_deduplicated":
-            self.adopted[fact.sent_by or ""] += 1
+            self.adopted[fact.sent_by] += 1
         if fact.checkpoint is not None:
             self.calls_done += 1
             if fact.done_step is not None:

@@ -7,6 +7,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from onward.codec import loads
@@ -28,6 +29,7 @@ from onward.engine.tally import Tally
 from onward.job.plan import Plan
 from onward.model import Claimed, EntryState, Fact, Kind, Met, State
 from onward.policy.attempts import Decision, History, decide
+from onward.policy.effects import UNDECODABLE
 from onward.policy.failures import Classified
 from onward.policy.pace import MOST_AHEAD
 from onward.policy.suspects import DEATHS_TO_CONVICT, is_suspect
@@ -150,6 +152,8 @@ class Worker:
                 attempt = self.held[hold]
                 if hold in outcome.lost:
                     self._lost(attempt, fact)
+                elif hold in outcome.renewed:
+                    self._renewed(attempt, fact)
                 else:
                     self._settled(attempt, fact, outcome.met.get(hold))
             for claimed in outcome.claimed:
@@ -202,6 +206,15 @@ class Worker:
             "lease_lost", attempt, reason="the record vanished from the input, was changed or taken over meanwhile"
         )
         self.on_left(attempt, fact)
+
+    def _renewed(self, attempt: Attempt, fact: Fact) -> None:
+        """The record has taken the changed input that waited: it is to be claimed again, whatever the fact says."""
+        if fact.state is State.IN_PROGRESS and attempt.step is not None:
+            self.admission.release(attempt)
+        fact = replace(fact, state=State.PENDING, hold=None, not_before=0.0, failure=None, checkpoint=None)
+        self.tally.add(fact)
+        self._emit("record_reset", attempt, reason="it takes its changed input, for the effect is settled")
+        self._leave(attempt, fact)
 
     # Claims.
 
@@ -399,7 +412,7 @@ class Worker:
         """State what came of a call; None: it was cut because the run stops."""
         self.causes.heard(attempt, outcome)
         if attempt.passed:
-            self.admission.heard(attempt, isinstance(outcome, Raised) and outcome.failure.throttled)
+            self.admission.heard(attempt, outcome.failure if isinstance(outcome, Raised) else None)
         if attempt.phase != "step":
             if not isinstance(outcome, Stale | Died):
                 self._effect_ended(attempt, outcome)
@@ -483,6 +496,12 @@ class Worker:
     def _stale(self, attempt: Attempt, stale: Stale) -> None:
         fact = attempt.held("stale", f"the stored output of {stale.step} no longer decodes: {stale.reason}")
         fact.event, fact.step = "record_waits", stale.step
+        if fact.state is State.UNCONFIRMED and attempt.step is not None:  # what to ask about cannot be made anew
+            fact.hold, fact.step = UNDECODABLE, attempt.step.name
+            fact.event, fact.reason = (
+                "effect_unconfirmed",
+                f"what is stored no longer decodes: {stale.step}: {stale.reason}",
+            )
         self.submit(fact)
 
     def died_alone(self, attempt: Attempt, died: Died) -> None:
@@ -554,7 +573,8 @@ class Worker:
             return
         if fact is not None:
             # What no longer decodes is told without the words that quote it.
-            reason = "a stored output no longer decodes" if event == "record_waits" else fact.reason
+            quotes = event == "record_waits" or fact.hold == UNDECODABLE
+            reason = "what is stored no longer decodes" if quotes else fact.reason
             fields.update(step=fact.done_step or fact.step, attempt=attempt.attempts, reason=reason)
             if fact.failure is not None:
                 fields.update(kind=str(fact.failure.kind), error_type=fact.failure.error_type)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args
 
 from onward.errors import DeclarationError
-from onward.job.checks import positive_seconds, yes_or_no
+from onward.job.checks import positive_seconds, seconds_from_zero, yes_or_no
 from onward.job.fields import field_types
 from onward.job.place import Place, where
 from onward.job.signature import Choices
@@ -47,14 +47,31 @@ class EffectOptions(NamedTuple):
         yes_or_no("probe_first", self.probe_first)
         if self.on_unknown not in get_args(OnUnknown):
             raise DeclarationError(f"on_unknown must be 'hold' or 'resend', not {self.on_unknown!r}")
-        return self._replace(
+        checked = self._replace(
             key=_key_fields(self.key),
             deadline=positive_seconds("deadline", self.deadline),
-            settle=_seconds("settle", self.settle),
+            settle=seconds_from_zero("settle", self.settle),
             expires=None if self.expires is None else positive_seconds("expires", self.expires),
             confirm_within=positive_seconds("confirm_within", self.confirm_within),
             formerly=former,
         )
+        checked._check_expires()
+        return checked
+
+    def _check_expires(self) -> None:
+        if self.expires is None:
+            return
+        if not self.keyed:
+            raise DeclarationError(
+                "expires= says how long the far side remembers a key, and means something only with keyed=True: "
+                "declare that it dedupes by key, or leave expires= out"
+            )
+        if self.expires <= self.deadline + self.settle:
+            raise DeclarationError(
+                f"expires={self.expires:g} is over before a send has surely landed (deadline + settle = "
+                f"{self.deadline + self.settle:g} s), so that nothing could ever be sent again with its key: make "
+                "deadline= and settle= shorter; or leave keyed= and expires= out, and declare a probe"
+            )
 
     @property
     def fields(self) -> dict[str, type | None]:
@@ -212,7 +229,3 @@ def _key_fields(key: Any) -> dict[str, type | None]:
             listed = ", ".join(kind.__name__ for kind in FIELD_TYPES)
             raise DeclarationError(f"key field '{name}' has the type {declared!r}; it can be {listed}")
     return fields
-
-
-def _seconds(name: str, value: Any) -> float:
-    return 0.0 if value == 0 and not isinstance(value, bool) else positive_seconds(name, value)

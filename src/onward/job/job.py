@@ -221,7 +221,7 @@ class Job:
         probe_first : ask the probe before the first send, too (unless `keyed`).
         deadline : seconds after which a call is cut.
         settle : seconds after the end of a call within which it may still land.
-        expires : seconds for which the far side remembers a key.
+        expires : with `keyed`, seconds for which the far side remembers a key: more than `deadline` + `settle`.
         confirm_within : seconds after which what is not confirmed waits for a person.
         on_unknown : without key and probe, "hold" it for a person or "resend" it, where a duplicate is harmless.
         formerly : names that it had in the ledger before.

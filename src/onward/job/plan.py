@@ -107,7 +107,8 @@ class EffectPlan:
     `identify` makes the values of its key's fields from a record's input as JSON text; raises NoIdentity, MisfitRecord.
     `payload`, `probe` and `confirm` are None where they are not declared; without a payload `inputs` are what is sent.
     `receive` turns JSON text that somebody else gives into that of a receipt; raises MisfitRecord, OutputError.
-    `key_prefix` stands before every idempotency key: a rehearsal's keys are nobody's obligations.
+    `fields`: the names of its key's fields, in order. `key_prefix` stands before every idempotency key: a rehearsal's
+    keys are nobody's obligations.
     """
 
     name: str
@@ -120,6 +121,7 @@ class EffectPlan:
     confirm: CallPlan | None
     receive: Callable[[str], str] = str
     key_prefix: str = ""
+    fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -107,6 +107,7 @@ class _Planner:
             probe=parts.get("probe"),
             confirm=parts.get("confirm"),
             receive=lambda text: encode(receipt_of(text)),
+            fields=tuple(sorted(fields)),
         )
 
     def _call(self, part: Step[..., Any], effect: Effect[..., Any], receipt: Shape) -> CallPlan:

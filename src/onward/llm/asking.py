@@ -26,7 +26,7 @@ from onward.ports.models import CURRENT, ModelDesk
 FOR_EACH_TURN = 64
 """Bytes: more than the words that a dialect puts around a turn come to, in tokens."""
 RETRIED_CODES = frozenset({"server_error", "rate_limit_exceeded", "vector_store_timeout"})
-_DIALECTS = {"responses": responses, "chat": chat}
+_DIALECTS: Mapping[str, Any] = {"responses": responses, "chat": chat}
 
 
 async def ask(model: Declared, prompt: Prompt, returns: Any, variables: Mapping[str, Any]) -> Any:
@@ -103,17 +103,17 @@ class _Question:
         except openai.NotFoundError as error:
             if self.model.api != "responses" or error.code == "model_not_found":
                 raise
-            answer = await self._in_chat(request)
-            if answer is None:
+            in_chat = await self._in_chat(request)
+            if in_chat is None:
                 raise
-            return answer
+            return in_chat
         except openai.BadRequestError as error:
             if error.code == "invalid_json_schema":
                 raise Fatal(f"{self.model.traits.title} refuses the schema of the answer: {error.message}") from error
             raise
         if self.desk is not None:
             self.desk.heard(self.model.name, headers)
-        answer = dialect.answer(said)
+        answer: Answer | None = dialect.answer(said)
         if answer is None:
             raise BadResponse(f"{self.model.traits.title} answered with JSON that is no answer of its API")
         return answer

@@ -47,7 +47,12 @@ class JsonForm:
 
     def read(self, text: str) -> Any:
         """The value. Raises Misfit."""
-        value = self._shape.decode_input(_unfenced(text))
+        try:
+            value = self._shape.decode_input(_unfenced(text))
+        except Misfit:
+            raise
+        except ValueError:
+            raise Misfit("it is no JSON") from None
         return getattr(value, WRAPPED) if self.is_wrapped else value
 
 

@@ -174,6 +174,12 @@ def entries_of(file: IO[bytes], name: str, check: Callable[[Entry, Any], None] |
 
     `check` is called for lines that give an input, with its plain value; without it inputs are not looked at.
     """
+    for text, where in lines_of(file, name):
+        yield _object(text, where, check) if text.lstrip().startswith("{") else Entry(Typed(text), where)
+
+
+def lines_of(file: IO[bytes], name: str) -> Iterator[tuple[str, str]]:
+    """The lines of a file that are not empty, from its start, each with its place. Raises UsageError."""
     file.seek(0)
     for number, line in enumerate(file, 1):
         where = f"{name}:{number}"
@@ -181,9 +187,8 @@ def entries_of(file: IO[bytes], name: str, check: Callable[[Entry, Any], None] |
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip("\r\n")
         except UnicodeDecodeError:
             raise UsageError(f"{where}: not UTF-8") from None
-        if not text.strip():
-            continue
-        yield _object(text, where, check) if text.lstrip().startswith("{") else Entry(Typed(text), where)
+        if text.strip():
+            yield text, where
 
 
 def _object(text: str, where: str, check: Callable[[Entry, Any], None] | None) -> Entry:

@@ -156,6 +156,7 @@ def show(desk: Desk, subject: Subject, record: int, payloads: bool = False) -> d
         "state": str(facts.state),
         "vanished": facts.vanished,
         "stale": _is_stale(facts, subject.today),
+        "input_waits": facts.input_changed and facts.state is not State.SUCCEEDED,
         "waiting": None if facts.waiting is None else _waiting(facts.waiting),
         "generation": facts.generation,
         "step": facts.step,
@@ -176,6 +177,15 @@ def show(desk: Desk, subject: Subject, record: int, payloads: bool = False) -> d
             "at": moment(failure.at),
             "run": _name(failure.run),
             "received": failure.received,
+        },
+        "held_by": None
+        if facts.held_by is None
+        else {
+            "key": loads(facts.held_by.key),
+            "job": facts.held_by.job,
+            "instance": facts.held_by.instance,
+            "effect": facts.held_by.effect,
+            "idempotency_key": facts.held_by.idempotency_key,
         },
         "effects": [_entry(one, payloads) for one in facts.entries],
         "history": [

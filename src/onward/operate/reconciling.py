@@ -15,16 +15,19 @@ from onward.operate.acts import actor
 from onward.operate.choices import one_record
 from onward.operate.questions import Subject, moment
 from onward.ports.desk import Asked, Asking, Became, Desk, Word
-from onward.ports.facts import EntryFacts, LeftOpen, RecordFacts, Waiting
+from onward.ports.facts import EntryFacts, RecordFacts, Waiting
 
 OPEN = (EntryState.INTENDED, EntryState.UNKNOWN, EntryState.SENT)
-LISTED = 20
+
+
+class Undecidable(UsageError):
+    """Nothing can be decided about a record, or not now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a person's word made of a record. `next_step`: where it goes on; None where it has succeeded. `earlier`:
-    it was about an input that the record no longer has."""
+    """What a person's word made of a record. `next_step`: where it goes on; None where it has succeeded. `new_input`:
+    it takes the input that waited for the effect to be settled."""
 
     key: Any
     effect: str
@@ -33,15 +36,14 @@ class Decision:
     receipt: Any
     state: str
     next_step: str | None
-    earlier: bool = False
+    new_input: bool = False
 
     def __str__(self) -> str:
         said = "was sent" if self.sent else "was not sent"
-        if self.earlier:
-            which = f"{self.effect} of an earlier input ({self.idempotency_key})"
-            return f"{_shown(self.key)}: {which} {said}, as you say; the record itself stays as it is"
         then = "it has succeeded" if self.state == State.SUCCEEDED else f"it goes on at {self.next_step}"
-        return f"{_shown(self.key)}: {self.effect} {said}, as you say; {then}"
+        if self.new_input:
+            then = "it takes its changed input, which has waited for this"
+        return f"{shown(self.key)}: {self.effect} {said}, as you say; {then}"
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -53,8 +55,9 @@ class Reconciled:
     """What became of records that were asked about. `records`: each with its `state`, and what it `waiting`s for.
 
     Not asked about: `left`, whose effects nobody can be asked about; `busy`, which a living run is at work on;
-    `sending`, whose calls may still go on in a process that lives; `earlier`, obligations of inputs that their records
-    no longer have, about which a person decides. `exit_code`, `reason`: how the run ended that asked;
+    `sending`, whose calls may still go on in a process that lives; `elsewhere`, which wait for what becomes of another
+    record that has taken their obligation over; `paused`: in words what was paused, so that nothing was asked there.
+    `exit_code`, `reason`: how the run ended that asked;
     None where there was nothing to ask.
     """
 
@@ -62,9 +65,10 @@ class Reconciled:
     left: int = 0
     busy: int = 0
     sending: int = 0
-    earlier: list[dict[str, Any]] = field(default_factory=list)
+    elsewhere: int = 0
     exit_code: int | None = None
     reason: str | None = None
+    paused: list[str] = field(default_factory=list)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -84,28 +88,28 @@ class Reconciled:
             "left": self.left,
             "busy": self.busy,
             "sending": self.sending,
+            "elsewhere": self.elsewhere,
             "exit_code": self.exit_code,
             "reason": self.reason,
+            "paused": self.paused,
             "records": self.records,
-            "earlier": self.earlier,
         }
 
     def __str__(self) -> str:
         parts = []
         if self.records:
             states = ", ".join(f"{number:,} {state.replace('_', ' ')}" for state, number in self.counts.items())
-            parts.append(f"{_many(len(self.records))} asked about: {states}")
+            but = " (where nothing is paused)" if self.paused else ""
+            parts.append(f"{_many(len(self.records))} asked about{but}: {states}")
         if self.left:
             parts.append(f"{_many(self.left)} that nobody can be asked about")
         if self.busy:
             parts.append(f"{_many(self.busy)} that a run is at work on")
         if self.sending:
             parts.append(f"{_many(self.sending)} whose call may still be sending in a process that is alive")
-        if self.earlier:
-            many = (
-                "obligation of an earlier input is" if len(self.earlier) == 1 else "obligations of earlier inputs are"
-            )
-            parts.append(f"{len(self.earlier):,} {many} open, for a person to decide")
+        if self.elsewhere:
+            parts.append(f"{_many(self.elsewhere)} whose obligation another record has taken over")
+        parts += self.paused
         return "; ".join(parts) or "nothing is open: no effect is unconfirmed"
 
 
@@ -127,30 +131,45 @@ def decide(
     """
     record = one_record(desk, subject.number, key)
     facts = desk.record(record)
-    effects = [step.effect for step in steps or () if step.effect is not None]
-    among = None if effect is None else [effect] if steps is None else _names_of(effect, effects)
-    entry = _open_entry(facts, among)
-    earlier = entry.generation < facts.generation
+    among = names_among(effect, steps)
+    word, entry = word_about(facts, subject, record, steps, receipt=receipt, among=among, reason=reason)
+    if desk.settle(subject.number, word) is None:
+        raise UsageError(f"{standing(desk.record(record))}; nothing was changed")
+    after = desk.record(record)
+    sent = word.receipt is not None
+    said = loads(word.receipt) if word.receipt is not None else None
+    took = after.generation > facts.generation
+    begins = steps[0].name if steps and took else after.step
+    return Decision(loads(facts.key), entry.effect, entry.key, sent, said, str(after.state), begins, took)
+
+
+def word_about(
+    facts: RecordFacts,
+    subject: Subject,
+    record: int,
+    steps: Sequence[StepPlan] | None,
+    *,
+    receipt: str | None,
+    among: Sequence[str] | None,
+    reason: str | None,
+) -> tuple[Word, EntryFacts]:
+    """What a person says about a record's open obligation (one of `among`), and which that is. Raises Undecidable
+    where there is none, UsageError for a receipt that does not fit."""
+    try:
+        entry = _open_entry(facts, among)
+    except UsageError as error:
+        raise Undecidable(str(error)) from None
     step = None if steps is None else _step_of(entry, steps)
     if receipt is not None:
         receipt = _received(receipt, entry, step, steps)
-    word = Word(
-        actor(),
-        record,
-        entry.effect,
-        entry.key,
-        receipt,
-        reason,
-        None if step is None else step.name,
-        subject.today,
-        earlier,
-    )
-    if desk.settle(subject.number, word) is None:
-        raise UsageError(f"{_standing(desk.record(record))}; nothing was changed")
-    after = desk.record(record)
-    sent = receipt is not None
-    said = loads(receipt) if receipt is not None else None
-    return Decision(loads(facts.key), entry.effect, entry.key, sent, said, str(after.state), after.step, earlier)
+    at = None if step is None else step.name
+    return Word(actor(), record, entry.effect, entry.key, receipt, reason, at, subject.today), entry
+
+
+def names_among(effect: str | None, steps: Sequence[StepPlan] | None) -> list[str] | None:
+    """The ledger names of an effect that was named, today's and former ones. Raises UsageError where there is none."""
+    effects = [step.effect for step in steps or () if step.effect is not None]
+    return None if effect is None else [effect] if steps is None else _names_of(effect, effects)
 
 
 def ask_again(
@@ -169,69 +188,50 @@ def ask_again(
     return desk.ask_again(subject.number, asking)
 
 
-def reconciled(
-    desk: Desk,
-    subject: Subject,
-    steps: Sequence[StepPlan],
-    asked: Asked,
-    ended: RunResult | None,
-    effect: str | None = None,
-) -> Reconciled:
+def reconciled(desk: Desk, subject: Subject, asked: Asked, ended: RunResult | None) -> Reconciled:
     """What became of the records that a run has asked about; `ended` None: there was nothing to ask."""
-    among = None if effect is None else _names_of(effect, [one.effect for one in steps if one.effect is not None])
-    earlier = [_earlier(one) for one in desk.left_open(subject.number) if among is None or one.effect in among]
-    found = Reconciled([], asked.left, asked.busy, asked.sending, earlier)
+    found = Reconciled([], asked.left, asked.busy, asked.sending, asked.elsewhere)
     if ended is None:
         return found
     records = [_became(one) for one in desk.became(asked.records)]
-    return replace(found, records=records, exit_code=ended.exit_code, reason=ended.reason)
+    paused = [str(one) for one in desk.pauses(subject.number)]
+    return replace(found, records=records, exit_code=ended.exit_code, reason=ended.reason, paused=paused)
 
 
 def _open_entry(facts: RecordFacts, among: Sequence[str] | None) -> EntryFacts:
-    """The obligation that a person decides about: of the record's input, or else of an earlier one, the oldest first.
-
-    Raises UsageError where there is none, or not just one.
-    """
+    """The obligation that a person decides about. Raises UsageError where there is none, or not just one."""
     found = [one for one in facts.entries if one.generation == facts.generation and one.state in OPEN]
-    if facts.state is not State.UNCONFIRMED or not any(among is None or one.effect in among for one in found):
-        earlier = _left_open(facts, among)
-        if earlier is not None:
-            return earlier
     if facts.state is not State.UNCONFIRMED:
-        raise UsageError(_standing(facts))
+        raise UsageError(standing(facts))
     if among is not None:
         there, found = found, [one for one in found if one.effect in among]
         if not found:
             listed = ", ".join(one.effect for one in there) or "none"
-            raise UsageError(f"{_shown(loads(facts.key))} has nothing open under {among[0]!r} (open: {listed})")
+            raise UsageError(f"{shown(loads(facts.key))} has nothing open under {among[0]!r} (open: {listed})")
     if not found:
-        raise UsageError(
-            f"{_shown(loads(facts.key))} waits for an obligation that another record answers for; decide about that one"
-        )
+        raise UsageError(_held_elsewhere(facts))
     if len(found) > 1:
         names = ", ".join(one.effect for one in found)
-        raise UsageError(f"{_shown(loads(facts.key))} has several open effects ({names}); say which with --effect")
+        raise UsageError(f"{shown(loads(facts.key))} has several open effects ({names}); say which with --effect")
     return found[0]
 
 
-def _left_open(facts: RecordFacts, among: Sequence[str] | None) -> EntryFacts | None:
-    """The oldest that an earlier input has left open. Raises UsageError where it is not clear which effect is meant."""
-    found = [one for one in facts.entries if one.generation < facts.generation and one.state in OPEN]
-    found = [one for one in found if among is None or one.effect in among]
-    if not found or facts.state is State.IN_PROGRESS:
-        return None
-    names = list(dict.fromkeys(one.effect for one in found))
-    if among is None and len(names) > 1:
-        raise UsageError(
-            f"earlier inputs of {_shown(loads(facts.key))} have left several effects open ({', '.join(names)}); "
-            "say which with --effect"
-        )
-    return min(found, key=lambda one: one.generation)
+def _held_elsewhere(facts: RecordFacts) -> str:
+    """Which record a person decides about instead."""
+    key, holder = shown(loads(facts.key)), facts.held_by
+    if holder is None:
+        return f"{key} has nothing open: the next run goes on with it"
+    whose = f"{shown(loads(holder.key))} of job {holder.job!r}"
+    whose += f", instance {holder.instance}" if holder.instance else ""
+    return (
+        f"{whose} has taken over what {key} owes ({holder.effect}, {holder.idempotency_key}): decide about that one, "
+        f"with that job's file; {key} then goes on by itself; nothing was changed"
+    )
 
 
-def _standing(facts: RecordFacts) -> str:
+def standing(facts: RecordFacts) -> str:
     """Why there is nothing to decide."""
-    key, state = _shown(loads(facts.key)), str(facts.state).replace("_", " ")
+    key, state = shown(loads(facts.key)), str(facts.state).replace("_", " ")
     if facts.state is State.IN_PROGRESS:
         return (
             f"{key} is in progress: run {facts.run} is at work on it, or died; "
@@ -291,17 +291,6 @@ def _became(one: Became) -> dict[str, Any]:
     }
 
 
-def _earlier(one: LeftOpen) -> dict[str, Any]:
-    return {
-        "key": loads(one.record),
-        "effect": one.effect,
-        "idempotency_key": one.key,
-        "state": str(one.entry),
-        "generation": one.generation,
-        "since": moment(one.intended_at),
-    }
-
-
 def _waiting(one: Waiting) -> dict[str, Any]:
     return {"reason": one.reason, "until": moment(one.until), "since": moment(one.since)}
 
@@ -310,5 +299,5 @@ def _many(number: int) -> str:
     return "1 record" if number == 1 else f"{number:,} records"
 
 
-def _shown(key: Any) -> str:
+def shown(key: Any) -> str:
     return f"record {key if isinstance(key, str) else dumps(key)}"

@@ -20,18 +20,21 @@ BEGIN = "run_started"
 """The event of a run's first entry; its detail has `after`: [[run, seq, hash], …], ends of chains at that moment."""
 END = "run_finished"
 """The event of its last: nothing follows."""
+NOT_WRITTEN = "it is not what was written"
 
 Chain = tuple[int, int | None]
 """(instance, run); without a run: what people decided outside of runs."""
 
 
 class Link(NamedTuple):
-    """One entry as it is hashed. Times in UTC seconds; texts are Unicode without lone surrogates."""
+    """One entry as it is hashed. `key`: its record's, canonical, which the record's own row has and no other. Times in
+    UTC seconds; texts are Unicode without lone surrogates."""
 
     instance: int
     run: int | None
     seq: int
     record: int | None
+    key: str | None
     at: float
     actor: str | None
     event: str
@@ -64,13 +67,15 @@ class Checker:
     """Recomputes chains from their entries, in the order in which they were written; holds no more than their tips.
 
     `heads`: where each chain is said to end, and whether its run has ended by itself, so that nothing may follow.
-    `expected`: a head that was noted elsewhere.
+    `expected`: a head that was noted elsewhere. `over`: chains of runs that have ended, by themselves or not.
     """
 
     heads: dict[Chain, tuple[Tip, bool]]
     expected: str | None = None
+    over: frozenset[Chain] = frozenset()
     entries: int = 0
     _tips: dict[Chain, Tip] = field(default_factory=dict)
+    _finished: set[Chain] = field(default_factory=set)
     _met: tuple[Chain, int] | None = None
 
     def entry(self, link: Link | None, place: Link, said: str) -> Misfit | None:
@@ -83,7 +88,9 @@ class Checker:
         if place.seq != tip.seq + 1:
             return _misfit(place, f"it follows entry {tip.seq:,}: entries were removed, added or exchanged")
         if link is None or link_hash(tip.hash, link) != said:
-            return _misfit(place, "it is not what was written")
+            return _misfit(
+                place, NOT_WRITTEN if place.record is None else f"{NOT_WRITTEN}, or its record had another key"
+            )
         head = self.heads[chain][0]
         if place.seq > head.seq or (place.seq == head.seq and said != head.hash):
             return _misfit(place, "the chain is said to end otherwise: it was added, or exchanged")
@@ -93,6 +100,8 @@ class Checker:
         if said == self.expected:
             self._met = chain, link.seq
         self._tips[chain] = Tip(link.seq, said)
+        if link.event == END:
+            self._finished.add(chain)
         return None
 
     def _before(self, link: Link) -> Misfit | None:
@@ -119,6 +128,11 @@ class Checker:
             tip = self._tips.get(chain, EMPTY)
             if tip != head:
                 why = f"it is missing: the chain had {head.seq:,} entries"
+                return Misfit(*chain, tip.seq + 1, None, None, why)
+            if chain[1] is not None and tip == EMPTY:
+                return Misfit(*chain, 1, None, None, "it is missing: every run begins with an entry")
+            if chain in self.over and chain not in self._finished:
+                why = "it is missing: the run has ended, and its chain does not say so"
                 return Misfit(*chain, tip.seq + 1, None, None, why)
         return self._expected_missing()
 

@@ -10,6 +10,7 @@ from onward.policy.pace import LONGEST_WAIT
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 300.0
+UNDECODABLE = "undecodable"  # held back: its effect is open, and what is stored of it no longer decodes
 OnUnknown = Literal["hold", "resend"]
 What = Literal["prepare", "probe", "send", "confirm", "finish", "ask later", "wait for a person"]
 

@@ -6,6 +6,7 @@ import email.utils
 import math
 import re
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Any
 
 from onward.policy.pace import LONGEST_WAIT
@@ -22,8 +23,8 @@ _NEARLY = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """One limit as it stands: how many there are in all, how many are left, and in how many seconds all are back (longer,
-    maybe, than anybody should wait: see LONGEST_WAIT)."""
+    """One limit as it stands: how many there are in all, how many are left, and in how many seconds all are back,
+    which may be longer than anybody should wait (LONGEST_WAIT)."""
 
     limit: int | None = None
     remaining: int | None = None
@@ -100,9 +101,10 @@ def _asked(headers: dict[str, str], now: float) -> float | None:
     seconds = _decimal(text)
     if seconds is None and text is not None:
         try:
-            seconds = email.utils.parsedate_to_datetime(text).timestamp() - now
-        except (ValueError, TypeError, OverflowError):
+            moment = email.utils.parsedate_to_datetime(text)
+        except (ValueError, TypeError):
             return None
+        seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now
     return None if seconds is None else _bounded(seconds)
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from onward.errors import UsageError
 from onward.model import State
 from onward.ports.bill import Bill, Pace
 from onward.ports.facts import (
     Cause,
     FailedRecord,
     InstanceFacts,
-    LeftOpen,
     LogEntry,
     RecordFacts,
     Standing,
@@ -69,8 +69,7 @@ class Word:
     """A person's word on one obligation: with a `receipt` (JSON text) it was sent, without one it was not.
 
     `effect` and `key` are those of the ledger. `step`: which of today's steps (`today`: versions by step, in order) it
-    is; None where that is not known, and then only for one that was not sent. `earlier`: it is that of an input that
-    the record no longer has, and nothing follows for the record.
+    is; None where that is not known, and then only for one that was not sent. `dry_run`: only whether it could be.
     """
 
     actor: str
@@ -81,7 +80,7 @@ class Word:
     reason: str | None
     step: str | None
     today: Mapping[str, str]
-    earlier: bool = False
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +98,14 @@ class Asking:
 @dataclass(slots=True)
 class Asked:
     """`records` are to be asked about. How many are not: those that nobody can be asked about (`left`), those that a
-    living run is at work on (`busy`), and those whose call, in a living process, may still be sending (`sending`)."""
+    living run is at work on (`busy`), those whose call, in a living process, may still be sending (`sending`), and
+    those whose obligation another record has taken over (`elsewhere`)."""
 
     records: list[int] = field(default_factory=list)
     left: int = 0
     busy: int = 0
     sending: int = 0
+    elsewhere: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +187,13 @@ class Desk(Protocol):
         None where the record is not unconfirmed, or the obligation no longer open: nothing was changed.
 
         Sent: the receipt is the output of the effect's step, and the record goes on with the next, or has succeeded.
-        Not sent: the entry is known as not applied, and the record pending. One of an earlier input is settled in the
-        ledger alone, unless the record is in progress. Raises UsageError where its call may still be sending, in a
-        process that lives: nothing was changed.
+        Not sent: the entry is known as not applied, and the record pending, with its changed input where one has
+        waited. Raises UsageError where its call may still be sending, in a process that lives: nothing was changed.
         """
 
-    def left_open(self, instance: int) -> list[LeftOpen]:
-        """Open obligations of inputs that their records no longer have, in source order, oldest first."""
+    def settle_all(self, instance: int, words: Sequence[Word]) -> list[State | UsageError | None]:
+        """`settle` some hundred obligations in one commit, each for itself: what it answers, or would raise. Of a word
+        that is a `dry_run` it is said what would become of the record, and nothing is changed."""
 
     def ask_again(self, instance: int, asking: Asking) -> Asked:
         """Note in their histories which records are asked about again; a run of these alone asks (`ClaimWish`)."""

@@ -214,22 +214,19 @@ class EntryFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOpen:
-    """An obligation that an earlier input of a record has left open: no run asks about it, a person decides. `state`:
-    the record's, `entry`: the obligation's; `intended_at` in UTC seconds."""
+class Holder:
+    """The record that has taken over the obligation of another."""
 
-    record: str
-    state: State
-    effect: str
     key: str
-    entry: EntryState
-    generation: int
-    intended_at: float
+    job: str
+    instance: str
+    effect: str
+    idempotency_key: str
 
 
 @dataclass(frozen=True, slots=True)
 class RecordFacts:
-    """All that is known of one record."""
+    """All that is known of one record. `held_by`: who answers for what it owes, where it has been taken over."""
 
     key: str
     state: State
@@ -246,3 +243,4 @@ class RecordFacts:
     failure: FailureFacts | None
     history: list[HistoryEntry]
     entries: list[EntryFacts] = field(default_factory=list)
+    held_by: Holder | None = None

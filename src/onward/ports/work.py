@@ -14,7 +14,8 @@ from onward.ports.bill import Bill, Pace
 class RunStart:
     """What a run says of itself when it begins. `location`: None when it will not feed, nor look at its input.
     `effects`: the ledger names that its job declares, each with those that it had before. `asks_only`: it is no "next
-    run", but asks about effects, and leaves all else as it is. `gates`: the names of its groups."""
+    run", but asks about effects, and leaves all else as it is. `gates`: the names of its groups. `key_fields`: what
+    the keys of its effects are made of, by ledger name."""
 
     job: str
     instance: str
@@ -27,6 +28,17 @@ class RunStart:
     effects: tuple[tuple[str, tuple[str, ...]], ...] = ()
     asks_only: bool = False
     gates: tuple[str, ...] = ()
+    key_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OtherKey:
+    """Obligations of a job under keys that were made of other `fields` than the effect declares `now`."""
+
+    effect: str
+    fields: tuple[str, ...]
+    now: tuple[str, ...]
+    obligations: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +54,8 @@ class DeadRun:
 
 @dataclass(slots=True)
 class RunBegun:
-    """What a run finds. `others` are live runs of the same instance; failed records are reset only without any."""
+    """What a run finds. `others` are live runs of the same instance; failed records are reset only without any.
+    `other_keys`: what the job owes, or has done, under keys that it no longer makes."""
 
     run: int
     instance: int
@@ -50,6 +63,7 @@ class RunBegun:
     others: int
     reset_failed: int = 0
     dead_runs: list[DeadRun] = field(default_factory=list)
+    other_keys: list[OtherKey] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +94,10 @@ class Pause:
     at: float
     actor: str
     reason: str | None
+
+    def __str__(self) -> str:
+        what = "the job is paused" if self.group is None else f"group {self.group} is paused"
+        return f"{what} by {self.actor}" + (f": {self.reason}" if self.reason else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +163,13 @@ class Batch:
 @dataclass(slots=True)
 class Outcome:
     """What a batch brought, in the order of what was asked. `lost`: (record, fence) of the facts whose fence no longer
-    held; they changed nothing. `met`: by (record, fence) what intents came
-    upon. `next_due`: when the next back-off of the instance ends (UTC seconds), told with claims.
+    held; they changed nothing. `renewed`: those of records that took the changed input that waited, for their effect is
+    settled: they are pending with it, whatever the fact says. `met`: by (record, fence) what intents came upon.
+    `next_due`: when the next back-off of the instance ends (UTC seconds), told with claims.
     """
 
     lost: set[tuple[int, int]] = field(default_factory=set)
+    renewed: set[tuple[int, int]] = field(default_factory=set)
     met: dict[tuple[int, int], Met] = field(default_factory=dict)
     claimed: list[list[Claimed]] = field(default_factory=list)
     fed: list[FeedOutcome] = field(default_factory=list)

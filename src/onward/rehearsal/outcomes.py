@@ -22,25 +22,81 @@ def of_undisturbed(plan: Plan, scenario: Scenario) -> Iterator[Finding]:
     """What the first run shows. One of kind "nothing was rehearsed" means that no other need be made."""
     ended = scenario.ended
     if ended is None:
-        yield _nothing(f"the undisturbed run's process died: {scenario.broke}")
+        yield _broke(plan, scenario)
         return
     if "error" in ended:
-        yield _nothing(ended["error"])
-        return
-    if ended["total"] == 0:
-        yield _nothing("the source has no records")
+        yield _nothing(ended["error"], "see to that; onward run JOB comes upon the same")
         return
     succeeded = ended["counts"].get("succeeded", 0)
     for one, times in _alike(ended["open"]):
         yield _left_open(plan, one, times, "in the undisturbed run", bool(succeeded))
     if ended["code"] not in (0, 1):
-        yield _nothing(f"the undisturbed run stopped: {ended['reason']}")
+        under_way = _under_way(plan, scenario)
+        going_on = "" if under_way is None else f"; {under_way['step']} was called and has not returned"
+        advice = "see to that first; onward run JOB comes upon the same"
+        if under_way is not None:
+            advice = (
+                "see why the call does not return, or give its step a timeout= (an effect: a deadline=) that ends it"
+            )
+        yield _nothing(f"the undisturbed run stopped: {ended['reason']}{going_on}", advice, plan, under_way)
     elif not succeeded:
-        yield _nothing("no record succeeded in the undisturbed run")
+        yield _nothing("no record succeeded in the undisturbed run", _advice(ended["open"]))
 
 
-def _nothing(what: str) -> Finding:
-    return Finding(NOTHING, "fault", what, "see that the job runs against its test endpoint: onward run JOB")
+def not_called(plan: Plan, scenario: Scenario) -> Iterator[Finding]:
+    """Effects that the first run never came to: nothing is shown of them."""
+    called = {event["step"] for event in scenario.events if event["what"] == "call" and event["phase"] != "step"}
+    for step in plan.steps:
+        if step.effect is not None and step.name not in called:
+            yield Finding(
+                "was not rehearsed",
+                "warning",
+                "it was never called: none of these records came to it",
+                "rehearse more of them (--records), or let the first ones of the source come to it",
+                step.name,
+                step.effect.name,
+                place=where(step.function),
+            )
+
+
+def _broke(plan: Plan, scenario: Scenario) -> Finding:
+    """The process of the first run did not come to its end."""
+    under_way = _under_way(plan, scenario)
+    at = f" in {under_way['step']}" if under_way is not None else ", before any step was called"
+    if scenario.hangs:
+        what, advice = f"the undisturbed run did not end{at}, and was killed", "see why it goes on for ever"
+    else:
+        what, advice = f"the undisturbed run's process died{at}: {scenario.broke}", "see what ends the process"
+    return _nothing(what, f"{advice}; it was not the rehearsal, which had killed nothing yet", plan, under_way)
+
+
+def _under_way(plan: Plan, scenario: Scenario) -> Event | None:
+    """The call that had begun and has not come back, the newest."""
+    begun: dict[tuple[Any, ...], Event] = {}
+    for event in scenario.events:
+        if event["what"] in ("call", "back"):
+            which = event["step"], event["phase"], event["record"]
+            begun.pop(which, None)
+            if event["what"] == "call":
+                begun[which] = event
+    return next(reversed(begun.values()), None)
+
+
+def _advice(left: list[Event]) -> str:
+    """What to do where no record succeeds, by what kept them from it."""
+    if any(one["kind"] == "transient" and one["state"] == "failed" for one in left):
+        return "see that the endpoint is there, and answers, which the job and its params (-p) name"
+    if any(one["state"] == "unconfirmed" for one in left):
+        return "see that what is sent is answered in time, and that somebody can be asked"
+    return "mend that first: a job that fails undisturbed need not be killed to see it"
+
+
+def _nothing(what: str, advice: str, plan: Plan | None = None, under_way: Event | None = None) -> Finding:
+    if plan is None or under_way is None:
+        return Finding(NOTHING, "fault", what, advice)
+    step = next(step for step in plan.steps if step.name == under_way["step"])
+    effect = step.effect.name if step.effect is not None else None
+    return Finding(NOTHING, "fault", what, advice, step.name, effect, under_way["key"], where(step.function))
 
 
 def _left_open(plan: Plan, one: Event, times: int, when: str, others_succeeded: bool) -> Finding:
@@ -54,6 +110,8 @@ def _left_open(plan: Plan, one: Event, times: int, when: str, others_succeeded: 
         kind, advice = "does not survive JSON", "return plain JSON values, or annotate the return type"
     elif one["state"] == "unconfirmed":
         kind, advice = "stayed unconfirmed", "see that its probe and confirmation are answered, or give a longer --wait"
+        if one["error_type"] == "TimeoutError":
+            advice = "see why it does not answer within its deadline= (and what it calls, within a time of its own)"
     elif one["kind"] in EXPECTED_KINDS and others_succeeded:
         level, advice = "warning", "its later steps were not rehearsed"
     return Finding(

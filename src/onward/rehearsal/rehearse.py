@@ -69,6 +69,7 @@ async def _play(plan: Plan, stage: Stage, announced: Announced) -> Report:
     began = time.monotonic()
     first = await stage.undisturbed()
     _check(first)
+    _check_records(first)
     found = list(outcomes.of_undisturbed(plan, first))
     points = points_of(first.events)
     later: list[Scenario] = []
@@ -77,6 +78,7 @@ async def _play(plan: Plan, stage: Stage, announced: Announced) -> Report:
         for scenario in later:
             _check(scenario, only_own_faults=True)
         found += [*outcomes.of_killed(plan, first, later), *outcomes.of_missed(later)]
+        found += outcomes.not_called(plan, first)
     found += Judge(plan, [first, *later]).findings()
     found += _with_what_was_seen(plan, list(promises.open_promises(plan)), later)
     return Report(
@@ -86,7 +88,7 @@ async def _play(plan: Plan, stage: Stage, announced: Announced) -> Report:
         len(points),
         sum(one.killed for one in later),
         sum(not one.killed for one in later),
-        len(points) - len(later),
+        len(points) - len(later) if later else 0,
         time.monotonic() - began,
         tuple(sorted(found, key=lambda one: one.level != "fault")),
     )
@@ -103,6 +105,12 @@ def _check(scenario: Scenario, only_own_faults: bool = False) -> None:
         return
     if ended["code"] == UsageError.exit_code:
         raise UsageError(ended.get("error") or ended["reason"])
+
+
+def _check_records(first: Scenario) -> None:
+    ended = first.ended
+    if ended is not None and ended.get("total") == 0 and ended["code"] in (0, 1):
+        raise UsageError("nothing to rehearse: the source has no records; see that it has some, with these params (-p)")
 
 
 def _with_what_was_seen(plan: Plan, found: list[Finding], scenarios: list[Scenario]) -> list[Finding]:

@@ -23,13 +23,15 @@ LAST_WORDS = 500
 @dataclass(slots=True)
 class Scenario:
     """One store and what happened on it. `at`: the point to die at, in the words of `death`; `place`: in words for
-    people. `broke`: how a process ended that was neither killed on purpose nor came to its end."""
+    people. `broke`: how a process ended that was neither killed on purpose nor came to its end; `hangs`: it had to be
+    ended."""
 
     number: int
     at: str | None
     place: str = ""
     runs: int = 0
     broke: str | None = None
+    hangs: bool = False
     events: list[Event] = field(default_factory=list)
 
     @property
@@ -101,6 +103,7 @@ class Stage:
         scenario.events = read(folder / TRACE)
         last = scenario.events[-1]["what"] if len(scenario.events) > before else None
         if last not in ("ended", "killed"):
+            scenario.hangs = code is None
             scenario.broke = "it did not end" if code is None else f"{_how(code)}{_last_words(folder / SAID)}"
 
 

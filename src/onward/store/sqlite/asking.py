@@ -10,11 +10,12 @@ import apsw
 import orjson
 
 from onward.codec import loads
-from onward.model import EntryState, State, StepVersion
+from onward.model import Counts, State, StepVersion
+from onward.policy.effects import UNDECODABLE
 from onward.policy.suspects import SUSPECT
 from onward.ports.clock import Clock
 from onward.ports.desk import Became, ExportWish
-from onward.ports.facts import Cause, FailedRecord, InFlight, InstanceFacts, LeftOpen, RunFacts, Standing, Waiting
+from onward.ports.facts import Cause, FailedRecord, InFlight, InstanceFacts, RunFacts, Standing, Waiting
 from onward.ports.sink import ExportRow
 from onward.ports.work import Pause
 from onward.store.sqlite import statements
@@ -28,17 +29,20 @@ PAGE_BYTES = 8 << 20
 IN_FLIGHT = 10
 STATES = list(State)
 
+ELSEWHERE = "elsewhere"
 Lineage = tuple[dict[str, str], str | None]
 WAITS = {
     None: "back-off after a failure",
     "stale": "a stored output no longer decodes; rerun makes it anew",
+    UNDECODABLE: "a person: an effect is open, and what is stored of it no longer decodes",
+    ELSEWHERE: "the outcome of another record, which has taken the obligation over",
     SUSPECT: "suspected of killing its process; the next run tries it in a child process",
 }
 PERSON = "person"
 A_PERSON = "a person's word"
 AN_ANSWER = "an answer about what was, or may have been, sent"
 VANISHED_OPEN = "an effect still open of a record that is no longer in the source"
-EARLIER_OPEN = f"{A_PERSON}: obligations of earlier inputs are open"
+INPUT_WAITS = "an effect, open or sent: their input has changed, and the new one waits"
 DEAD_HOLDER = "held by a run that died; the next run takes it up"
 
 
@@ -116,7 +120,7 @@ class Questions:
             return Standing(
                 counts,
                 read_result_versions(self.connection, instance).groups,
-                self._waiting(instance, counts.held, runs, alive),
+                self._waiting(instance, counts, runs, alive),
                 runs,
                 [
                     self._in_flight(*row)
@@ -125,14 +129,15 @@ class Questions:
                 read_older_outputs(self.connection, instance, today),
             )
 
-    def _waiting(self, instance: int, held: dict[str, int], runs: list[RunFacts], alive: str) -> list[Waiting]:
+    def _waiting(self, instance: int, counts: Counts, runs: list[RunFacts], alive: str) -> list[Waiting]:
         found = []
         number, until = self.rows("back_off", instance=instance, now=self._clock.now())[0]
         if number:
             found.append(Waiting(WAITS[None], number, until))
         found += self.at_gates(instance, dict(self.rows("waiting_by_gate", instance=instance)), runs)
-        found += [Waiting(WAITS.get(hold, hold), number) for hold, number in held.items() if hold != PERSON]
+        found += [Waiting(WAITS.get(hold, hold), number) for hold, number in counts.held.items() if hold != PERSON]
         found += self._unconfirmed(instance)
+        found += [Waiting(INPUT_WAITS, counts.inputs_waiting)] if counts.inputs_waiting else []
         orphans = self.rows("held_by_the_dead", instance=instance, alive=alive)[0][0]
         if orphans:
             found.append(Waiting(DEAD_HOLDER, orphans))
@@ -147,7 +152,7 @@ class Questions:
         found = []
         for pause in self.pauses(instance):
             number = sum(n for gate, n in counts.items() if pause.group in (None, _group_of(gate)))
-            found.append(Waiting(words_of(pause), number))
+            found.append(Waiting(str(pause), number))
         alive = {run.run for run in runs if run.alive}
         told: set[str] = set()
         for gate, whole, reason, until, run in self.rows("standings", instance=instance):
@@ -173,15 +178,6 @@ class Questions:
         number, until, first_since = self.rows("unconfirmed_vanished", instance=instance)[0]
         if number:
             yield Waiting(VANISHED_OPEN, number, until, first_since)
-        earlier = self.left_open(instance)
-        if earlier:
-            yield Waiting(EARLIER_OPEN, len(earlier), None, min(one.intended_at for one in earlier))
-
-    def left_open(self, instance: int) -> list[LeftOpen]:
-        return [
-            LeftOpen(key, State(state), effect, effect_key, EntryState(entry), generation, at)
-            for key, state, effect, effect_key, entry, generation, at in self.rows("left_open", instance=instance)
-        ]
 
     def became(self, records: Sequence[int]) -> Iterator[Became]:
         for start in range(0, len(records), PAGE):
@@ -272,11 +268,6 @@ class Questions:
         return rows
 
 
-def words_of(pause: Pause) -> str:
-    what = "the job is paused" if pause.group is None else f"group {pause.group} is paused"
-    return f"{what} by {pause.actor}" + (f": {pause.reason}" if pause.reason else "")
-
-
 def _group_of(gate: str | None) -> str | None:
     """The group's value that a gate is for; None where it is not one of a group."""
     name, value = loads(gate) if gate is not None else ("", None)
@@ -350,10 +341,13 @@ def waiting(
     state: str, hold: str | None, not_before: float, said: str | None = None, since: float | None = None
 ) -> Waiting | None:
     """What one record waits for. `said`: why it is unconfirmed."""
+    if state == State.UNCONFIRMED and hold == ELSEWHERE:
+        return Waiting(WAITS[ELSEWHERE], 1)
     if state == State.UNCONFIRMED:
-        what = A_PERSON if hold == PERSON else "an answer"
+        by_a_person = hold in (PERSON, UNDECODABLE)
+        what = A_PERSON if by_a_person else "an answer"
         reason = f"{what}: {said}" if said else what
-        return Waiting(reason, 1, not_before or None, since if hold == PERSON else None)
+        return Waiting(reason, 1, not_before or None, since if by_a_person else None)
     if state != State.PENDING or (hold is None and not not_before):
         return None
     return Waiting(WAITS.get(hold, str(hold)), 1, not_before or None)

@@ -106,6 +106,12 @@ FROM effects WHERE record = :record ORDER BY first_at, name, key
 -- name: waits_for
 SELECT waits_for, since FROM set_aside WHERE record = :record
 
+-- name: holder
+SELECT o.key, i.job, i.name, e.name, e.key
+FROM awaits a JOIN effects e ON e.name = a.name AND e.key = a.key
+JOIN records o ON o.id = e.record JOIN instances i ON i.id = o.instance
+WHERE a.record = :record ORDER BY e.name, e.key LIMIT 1
+
 -- name: unconfirmed_due
 SELECT count(*), min(not_before) FROM records
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished = 0 AND hold IS NULL
@@ -121,14 +127,6 @@ SELECT waits_for, count(*), min(since) FROM set_aside
 WHERE instance = :instance AND state = 'unconfirmed' AND vanished = 0 AND hold = 'person'
 GROUP BY waits_for
 
--- Whether an input was ever replaced while an effect was open: all entries of the ledger are looked at only then.
--- name: left_open
-SELECT r.key, r.state, e.name, e.key, e.state, e.generation, e.intended_at
-FROM (SELECT 1 FROM counts WHERE instance = :instance AND what = 'left_open' AND n > 0 LIMIT 1)
-CROSS JOIN effects e CROSS JOIN records r ON r.id = e.record
-WHERE e.state IN ('intended', 'unknown', 'sent') AND r.instance = :instance AND e.generation < r.generation
-ORDER BY r.position, r.id, e.generation, e.name
-
 -- name: became
 SELECT r.key, r.state, r.step, r.hold, r.not_before,
     (SELECT reason FROM history h WHERE r.state = 'unconfirmed' AND h.record = r.id AND h.event = 'effect_unconfirmed'
@@ -142,23 +140,26 @@ SELECT at, event, step, reason, actor, run, detail FROM history WHERE record = :
 SELECT coalesce(max(id), 0) FROM history
 
 -- name: chain_heads
-SELECT instance, id, entries, head, exit_code IS NOT NULL FROM runs
+SELECT instance, id, entries, head, exit_code IS NOT NULL, ended IS NOT NULL FROM runs
 WHERE :instances IS NULL OR instance IN (SELECT value FROM json_each(:instances))
 UNION ALL
-SELECT id, NULL, entries, head, 0 FROM instances
+SELECT id, NULL, entries, head, 0, 0 FROM instances
 WHERE :instances IS NULL OR id IN (SELECT value FROM json_each(:instances))
 
 -- Pages of the history, which somebody may have edited: texts as bytes, and whether all is of the type that was written.
 -- name: chain_page
-SELECT id, CAST(hash AS BLOB),
-    typeof(hash) = 'text' AND typeof(instance) = 'integer' AND typeof(run) IN ('integer', 'null') AND typeof(seq) = 'integer' AND typeof(at) = 'real' AND typeof(event) = 'text'
-    AND typeof(record) IN ('integer', 'null') AND typeof(actor) IN ('text', 'null') AND typeof(step) IN ('text', 'null')
-    AND typeof(reason) IN ('text', 'null') AND typeof(detail) IN ('text', 'null'),
-    CAST(instance AS INTEGER), CAST(run AS INTEGER), CAST(seq AS INTEGER), CAST(record AS INTEGER), CAST(at AS REAL),
-    CAST(actor AS BLOB), CAST(event AS BLOB), CAST(step AS BLOB), CAST(reason AS BLOB), CAST(detail AS BLOB)
-FROM history
-WHERE id > :after AND id <= :last AND (:instances IS NULL OR instance IN (SELECT value FROM json_each(:instances)))
-ORDER BY id LIMIT :limit
+SELECT h.id, CAST(h.hash AS BLOB),
+    typeof(h.hash) = 'text' AND typeof(h.instance) = 'integer' AND typeof(h.run) IN ('integer', 'null')
+    AND typeof(h.seq) = 'integer' AND typeof(h.at) = 'real' AND typeof(h.event) = 'text'
+    AND typeof(h.record) IN ('integer', 'null') AND typeof(r.key) IN ('text', 'null')
+    AND typeof(h.actor) IN ('text', 'null') AND typeof(h.step) IN ('text', 'null')
+    AND typeof(h.reason) IN ('text', 'null') AND typeof(h.detail) IN ('text', 'null'),
+    CAST(h.instance AS INTEGER), CAST(h.run AS INTEGER), CAST(h.seq AS INTEGER), CAST(h.record AS INTEGER),
+    CAST(h.at AS REAL), CAST(r.key AS BLOB), CAST(h.actor AS BLOB), CAST(h.event AS BLOB), CAST(h.step AS BLOB),
+    CAST(h.reason AS BLOB), CAST(h.detail AS BLOB)
+FROM history h LEFT JOIN records r ON r.id = h.record
+WHERE h.id > :after AND h.id <= :last AND (:instances IS NULL OR h.instance IN (SELECT value FROM json_each(:instances)))
+ORDER BY h.id LIMIT :limit
 
 -- name: log_page
 SELECT h.id, CAST(h.run AS INTEGER), CAST(h.seq AS INTEGER), CAST(h.at AS REAL), CAST(h.event AS BLOB), r.key,

@@ -18,7 +18,7 @@ from onward.policy.suspects import DEATHS_TO_CONVICT, DEATHS_TO_SUSPECT, SUSPECT
 from onward.policy.versions import before, is_stale, rerun_from
 from onward.ports.clock import Clock
 from onward.ports.desk import Choice, Decided
-from onward.store.sqlite import chain, statements
+from onward.store.sqlite import chain, changed_inputs, statements
 from onward.store.sqlite.asking import Lineage
 from onward.store.sqlite.change import Change
 from onward.store.sqlite.connection import transaction
@@ -181,27 +181,30 @@ class Act:
         none_else = {"named": 1, "kind": None, "step": None, "stale": 0, "corrected": 1, "today": "[]"}
         matching = {row[0]: row for row in change.rows("matching_ended", list(given), state=state, **none_else)}
         inputs = {row[0]: row[1:] for row in change.rows("current_inputs", list(matching))}
+        is_open = set(change.array("open_among", list(matching)))
         other = [record for record in matching if not _same(inputs.get(record), given[record])]
+        later = [record for record in other if record in is_open]
+        other = [record for record in other if record not in is_open]
         same = [record for record in matching if record not in set(other)]
         self._pass_over(change, list(given), list(matching.values()), decided)
         if same:
             self._again(change, same, decided)
         decided.count += len(other)
-        decided.corrected += len(other)
+        decided.corrected += len(other) + len(later)
         _tally(decided, [None for _ in other])
-        if self.choice.dry_run or not other:
+        if self.choice.dry_run or not (other or later):
             return
         rows = []
-        for record in other:
+        for record in (*other, *later):
             old_hash, _, source_hash = inputs.get(record, (None, None, None))
             generation = matching[record][2] + 1
             rows.append([record, generation, digest(given[record]), given[record], source_hash or old_hash])
         counted = [[record] for record in other if not matching[record][1]]
         for step, number in change.rows("superseded_steps", counted):
             change.count("step", step, -number)
-        change.count("left_open", "", change.rows("left_open", rows)[0][0])
-        change.execute("next_generation", rows)
+        change.execute("next_generation", [[record] for record in other])
         change.execute("corrected_inputs", rows)
+        changed_inputs.let_wait(change, later)
         self._move(change, state, [matching[record] for record in other])
         change.recount_failures()
         self._note(change, [[record, None, "release: with a corrected input"] for record in other])

@@ -67,6 +67,10 @@ FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value
 JOIN inputs i ON i.record = r.id AND i.generation = (
     SELECT max(generation) FROM inputs n WHERE n.record = r.id AND n.generation <= r.generation)
 
+-- name: open_among
+SELECT json_group_array(r.id) FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value
+WHERE EXISTS (SELECT 1 FROM effects e WHERE e.record = r.id AND e.state IN ('intended', 'unknown', 'sent'))
+
 -- name: corrected_inputs
-INSERT INTO inputs (record, generation, hash, value, source_hash)
+INSERT OR REPLACE INTO inputs (record, generation, hash, value, source_hash)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(:rows)

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import apsw
 
+from onward.errors import UsageError
 from onward.model import State
 from onward.ports.bill import Bill, Pace
 from onward.ports.clock import Clock
 from onward.ports.desk import Asked, Asking, Became, Choice, Decided, ExportWish, Word
-from onward.ports.facts import Cause, FailedRecord, InstanceFacts, LeftOpen, LogEntry, RecordFacts, Standing, Verified
+from onward.ports.facts import Cause, FailedRecord, InstanceFacts, LogEntry, RecordFacts, Standing, Verified
 from onward.ports.sink import ExportRow
 from onward.ports.work import Pause
 from onward.store.sqlite import billing, connection, history, pausing, reconciling
@@ -111,12 +112,14 @@ class SqliteDesk:
             return pausing.resume(self._writing(), self._clock, instance, group, actor, reason)
 
     def settle(self, instance: int, word: Word) -> State | None:
-        with self._acting():
-            return reconciling.settle(self._writing(), self._clock, instance, word, self._questions.is_held)
+        (after,) = self.settle_all(instance, [word])
+        if isinstance(after, UsageError):
+            raise after
+        return after
 
-    def left_open(self, instance: int) -> list[LeftOpen]:
-        with connection._plain_errors(self.path):
-            return self._questions.left_open(instance)
+    def settle_all(self, instance: int, words: Sequence[Word]) -> list[State | UsageError | None]:
+        with self._acting():
+            return reconciling.settle(self._writing(), self._clock, instance, words, self._questions.is_held)
 
     def ask_again(self, instance: int, asking: Asking) -> Asked:
         with self._acting():

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
 from onward.model import EntryState, Fact, State
 from onward.policy import transitions
-from onward.store.sqlite import chain, ledger
+from onward.store.sqlite import chain, changed_inputs, ledger
 from onward.store.sqlite.change import Change, cause, storable
 from onward.store.sqlite.ledger import Holds, Living
 
@@ -22,10 +23,22 @@ class _FenceGone(Exception):
     """Some record of the batch is no longer held."""
 
 
-def apply(
-    change: Change, facts: Sequence[Fact], lineages: dict[object, int], living: Living
-) -> tuple[set[tuple[int, int]], Holds]:
-    """Apply all facts whose fence holds; (record, fence) of the others, which changed nothing, and what intents met."""
+@dataclass(slots=True)
+class Applied:
+    """(record, fence) of the facts that changed nothing, for their fence is gone (`lost`), and of those whose records
+    took the input that waited (`renewed`); what intents `met`."""
+
+    lost: set[tuple[int, int]]
+    met: Holds
+    renewed: set[tuple[int, int]] = field(default_factory=set)
+
+
+def apply(change: Change, facts: Sequence[Fact], lineages: dict[object, int], living: Living) -> Applied:
+    """Apply all facts whose fence holds."""
+    some_wait = changed_inputs.some_wait(change)
+    withdrawn: set[tuple[int, int]] = set()
+    if some_wait:
+        facts, withdrawn = changed_inputs.withdrawn(change, facts)
     change.connection.execute("SAVEPOINT facts")
     try:
         finished, met = _write(change, facts, lineages, living)
@@ -39,10 +52,26 @@ def apply(
         facts = [fact for fact in facts if (fact.record, fact.fence) not in lost]
         finished, met = _write(change, facts, lineages, living)
     change.connection.execute("RELEASE facts")
-    _count(change, facts, finished)
+    applied = Applied(lost, met)
+    _count(change, facts, finished, changed_inputs.finished(change, facts) if some_wait else {})
+    if some_wait:
+        left = [fact for fact in facts if fact.state not in (State.IN_PROGRESS, State.SUCCEEDED, State.UNCONFIRMED)]
+        taken = changed_inputs.take(change, [fact.record for fact in left])
+        applied.renewed = {(fact.record, fact.fence) for fact in left if fact.record in taken} | (withdrawn - lost)
     own = [one.entry.name for one in met.values() if one.meeting in ("go", "go on", "adopt")]
     change.count_all("intents", Counter(own))  # by which a job's ledger names are known later on
-    return lost, met
+    change.count_all("key", Counter(_key_fields(fact) for fact in facts if _is_new(fact, met)))
+    return applied
+
+
+def _is_new(fact: Fact, met: Holds) -> bool:
+    return (fact.record, fact.fence) in met and met[fact.record, fact.fence].meeting == "go"
+
+
+def _key_fields(fact: Fact) -> str:
+    """The counter's name for the fields that the keys of an effect are made of."""
+    assert fact.effect is not None
+    return orjson.dumps([fact.effect.name, fact.effect.fields]).decode()
 
 
 def _write(
@@ -140,7 +169,7 @@ def _told(fact: Fact, met: Holds) -> tuple[str | None, str | None]:
     came_upon = met[fact.record, fact.fence]
     if came_upon.meeting == "adopt":
         return "effect_adopted", came_upon.entry.origin
-    return (None if came_upon.meeting in ("wait", "conflict") else "effect_intended"), None
+    return (None if came_upon.meeting in ("wait", "conflict", "other key") else "effect_intended"), None
 
 
 def _detail(fact: Fact) -> str | None:
@@ -158,7 +187,13 @@ def _detail(fact: Fact) -> str | None:
     return orjson.dumps(said).decode()
 
 
-def _count(change: Change, facts: Sequence[Fact], finished: Counter[int]) -> None:
+def _count(change: Change, facts: Sequence[Fact], finished: Counter[int], changed: Mapping[int, bool]) -> None:
+    """`changed`: finished records that have another input by now, and whether they vanished."""
+    for fact in facts:
+        if not changed.get(fact.record, True):
+            lineage = _lineage(change, fact, {})
+            change.count("lineage", str(lineage), -1)
+            change.count("lineage_changed", str(lineage), 1)
     if change.rows("has_gone"):
         facts, finished = _count_gone(change, facts, finished)
     change.count_all("step", Counter([fact.done_step for fact in facts if fact.checkpoint is not None]))

@@ -11,7 +11,7 @@ import orjson
 from onward.model import FeedBlock, FeedOutcome, Kind, SourceRecord, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
-from onward.store.sqlite import chain
+from onward.store.sqlite import chain, changed_inputs
 from onward.store.sqlite.change import Change, cause, storable
 
 BAD_LINE = "BadLine"
@@ -33,6 +33,8 @@ class _Presented:
     finished: list[list[Any]] = field(default_factory=list)
     reverted: list[list[Any]] = field(default_factory=list)
     returned: list[list[Any]] = field(default_factory=list)
+    kept: list[list[Any]] = field(default_factory=list)
+    kept_again: list[list[Any]] = field(default_factory=list)
 
 
 def apply(change: Change, block: FeedBlock, store_inputs: bool) -> FeedOutcome:
@@ -98,9 +100,9 @@ def _sort(change: Change, rows: list[list[Any]], pass_number: int, outcome: Feed
         elif index not in known:
             presented.new.append(index)
         else:
-            record, last_pass, old_position, state, generation, vanished, changed, lineage, newest, current = known[
-                index
-            ]
+            record, last_pass, old_position, state, generation, vanished, changed, lineage, is_open, newest, current = (
+                known[index]
+            )
             if last_pass == pass_number and old_position != position:
                 outcome.duplicates.append((key, old_position, position))
                 continue
@@ -111,7 +113,12 @@ def _sort(change: Change, rows: list[list[Any]], pass_number: int, outcome: Feed
                 outcome.done_again.append(key)
             if new_hash in newest:
                 continue
-            if state != State.SUCCEEDED:
+            if state != State.SUCCEEDED and (is_open or changed):
+                if new_hash in current:
+                    presented.kept_again.append([record, generation + 1, rank])
+                else:
+                    presented.kept.append([record, generation + 1, new_hash, value, state, rank])
+            elif state != State.SUCCEEDED:
                 presented.unfinished.append([record, generation + 1, new_hash, value, state, rank, gate])
             elif new_hash in current:
                 presented.reverted.append([record, generation + 1, lineage, None, 0])
@@ -130,12 +137,16 @@ def _apply_presented(
         change.count_all("step", dict(change.rows("superseded_steps", presented.returned)))
     _count_returned(change, presented.returned)
     _replace_unfinished(change, presented.unfinished)
+    changed_inputs.keep(change, presented.kept)
+    changed_inputs.drop(change, presented.kept_again)
     _mark_finished(change, presented)
     outcome.added = len(presented.new)
     outcome.changed_unfinished = len(presented.unfinished)
     outcome.changed_finished = len(presented.finished)
+    outcome.changed_kept = len(presented.kept)
     outcome.returned = len(presented.returned)
-    outcome.unchanged = len(presented.unchanged) - outcome.changed_unfinished - outcome.changed_finished
+    changed = outcome.changed_unfinished + outcome.changed_finished + outcome.changed_kept
+    outcome.unchanged = len(presented.unchanged) - changed
 
 
 def _count_returned(change: Change, rows: list[list[Any]]) -> None:
@@ -155,19 +166,9 @@ def _replace_unfinished(change: Change, rows: list[list[Any]]) -> None:
     """An unfinished record takes its new value as a new generation; checkpoints of the old value stay in history."""
     if not rows:
         return
-    for step, n in change.rows("superseded_steps", rows):
-        change.count("step", step, -n)
-    for row in rows:
-        if row[4] != State.PENDING:
-            transitions.require(State(row[4]), State.PENDING)
-        change.move(State(row[4]), State.PENDING, 1)
-    change.count("left_open", "", change.rows("left_open", rows)[0][0])
-    change.execute("replace_unfinished", rows)
+    changed_inputs.supersede(change, [[row[0], row[4], 0] for row in rows], "its input changed in the source")
     change.execute("rank_again", [[row[0], row[5], row[6]] for row in rows])
     change.execute("next_inputs", rows)
-    chain.tell(change, ((row[0], "record_reset", None, "its input changed in the source") for row in rows))
-    if any(row[4] in (State.FAILED, State.QUARANTINED) for row in rows):
-        change.recount_failures()
 
 
 def _mark_finished(change: Change, presented: _Presented) -> None:
@@ -193,7 +194,7 @@ def _set_misfits_aside(change: Change, records: list[SourceRecord], outcome: Fee
         return
     found = change.array("presented", [[key] for key in misfits])
     keys = list(misfits)
-    pending = [(row[1], keys[row[0]]) for row in found if row[4] == State.PENDING and row[10][1] is None]
+    pending = [(row[1], keys[row[0]]) for row in found if row[4] == State.PENDING and not row[7] and row[11][1] is None]
     transitions.require(State.PENDING, State.QUARANTINED)
     failures = []
     for record, key in pending:

@@ -18,6 +18,7 @@ from onward.ports.facts import (
     FailureFacts,
     GenerationFacts,
     HistoryEntry,
+    Holder,
     LogEntry,
     RecordFacts,
     UsageFacts,
@@ -55,6 +56,7 @@ def record_facts(questions: Questions, record: int) -> RecordFacts:
             failure=_failure(questions.rows("record_failure", record=record)),
             history=[HistoryEntry(*row) for row in questions.rows("record_history", record=record)],
             entries=[_entry(*row) for row in questions.rows("record_entries", record=record)],
+            held_by=next((Holder(*row) for row in questions.rows("holder", record=record)), None),
         )
 
 
@@ -179,17 +181,17 @@ def verify(questions: Questions, instances: Sequence[int] | None, expected: str 
     with questions.one_reading():
         last = questions.rows("last_entry")[0][0]
         rows = questions.rows("chain_heads", instances=among)
-    heads = {(instance, run): (Tip(seq, head), bool(closed)) for instance, run, seq, head, closed in rows}
-    checker = Checker(heads, expected)
+    heads = {(instance, run): (Tip(seq, head), bool(closed)) for instance, run, seq, head, closed, _ in rows}
+    checker = Checker(heads, expected, frozenset((row[0], row[1]) for row in rows if row[5]))
     misfit = _first_misfit(checker, _pages(questions, "chain_page", last, instances=among))
     return Verified(len(heads), checker.entries, _to_note(heads), misfit)
 
 
 def _first_misfit(checker: Checker, pages: Iterable[list[tuple[Any, ...]]]) -> Misfit | None:
     for page in pages:
-        for _, said, sound, instance, run, seq, record, at, *texts in page:
-            place = Link(instance, run, seq, record, at, *map(_shown, texts))  # type: ignore[arg-type]
-            whole = sound and all(text is None or _is_text(text) for text in (said, *texts))
+        for _, said, sound, instance, run, seq, record, at, key, *texts in page:
+            place = Link(instance, run, seq, record, _shown(key), at, *map(_shown, texts))  # type: ignore[arg-type]
+            whole = sound and all(text is None or _is_text(text) for text in (said, key, *texts))
             misfit = checker.entry(place if whole else None, place, _shown(said) or "")
             if misfit is not None:
                 return misfit

@@ -10,11 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
+
 from onward.codec import plain_key
 from onward.model import Entry, EntryState, Fact, Met, State
 from onward.policy.effects import meeting
 from onward.store.sqlite.change import Change
 
+SETTLED = (EntryState.ABSENT, EntryState.CONFIRMED)
 OPEN = (State.PENDING, State.IN_PROGRESS, State.UNCONFIRMED)
 Holds = dict[tuple[int, int], Met]
 Place = tuple[str, str]
@@ -40,7 +43,16 @@ def apply(change: Change, facts: Sequence[Fact], living: Living) -> Holds | None
     for block, rows in (("intend_again", again), ("settle_entries", others)):
         if rows and change.execute(block, rows) != len(rows):
             return None
+    wake(change, [row for row in others if row[4] in SETTLED])
     return _Intents(change, living).meet(intents) if intents else {}
+
+
+def wake(change: Change, places: Sequence[Sequence[Any]]) -> None:
+    """The obligations are settled: records go on that they were adopted from. Rows begin with name and key."""
+    if places and change.rows("some_await"):
+        rows = [list(place) for place in places]
+        change.execute("wake", rows)
+        change.execute("awaited", rows)
 
 
 def not_theirs(change: Change, facts: Sequence[Fact]) -> set[tuple[int, int]]:
@@ -72,6 +84,29 @@ class _Intents:
         self._alive: dict[int, bool] = {}
 
     def meet(self, intents: Sequence[Fact]) -> Holds:
+        under_another = self._under_another_key([fact for fact in intents if _may_be_owed(fact)])
+        met = {
+            (fact.record, fact.fence): Met("other key", under_another[fact.record])
+            for fact in intents
+            if fact.record in under_another
+        }
+        rest = [fact for fact in intents if fact.record not in under_another]
+        return {**met, **self._meet_all(rest)} if rest else met
+
+    def _under_another_key(self, intents: Sequence[Fact]) -> dict[int, Entry]:
+        """Records that have done, or may have done, for their present input what they are about to do, though the key
+        of it is another now: the effect's key= has changed, and no input has."""
+        rows = [[fact.record, fact.generation, _names(fact)] for fact in intents]
+        owed: dict[int, list[Entry]] = {}
+        for row in self._change.array("owed_for_the_same_input", rows) if rows else []:
+            entry = _entry(row, self._change.now)
+            owed.setdefault(entry.record, []).append(entry)
+        intents = [fact for fact in intents if fact.record in owed]
+        places = [[*place] for fact in intents for place in _places(fact)]
+        known = {(row[0], row[1]) for row in self._change.array("entries", places) if row[2] != EntryState.ABSENT}
+        return {fact.record: owed[fact.record][0] for fact in intents if not known.intersection(_places(fact))}
+
+    def _meet_all(self, intents: Sequence[Fact]) -> Holds:
         places = {fact.record: self._place(fact) for fact in intents}
         first = {places[fact.record]: fact for fact in reversed(intents)}
         made = [_intent_row(fact, place) for place, fact in first.items()]
@@ -80,11 +115,24 @@ class _Intents:
         self._known = self._read(list(first))
         self._superseding: list[list[Any]] = []
         self._taking: list[list[Any]] = []
+        self._bereaved: list[list[Any]] = []
         met = {(fact.record, fact.fence): self._meet(fact, places[fact.record]) for fact in intents}
         for block, rows in (("supersede", self._superseding), ("take", self._taking)):
             if rows:
                 self._change.execute(block, rows)
+        if self._taking and (self._bereaved or self._change.rows("some_await")):
+            self._hand_over()
         return met
+
+    def _hand_over(self) -> None:
+        """Who has an obligation no longer waits for what comes of it, and who had it does."""
+        for block, rows in (
+            ("await_outcome", self._bereaved),
+            ("wait_elsewhere", self._bereaved),
+            ("await_no_longer", self._taking),
+        ):
+            if rows:
+                self._change.execute(block, rows)
 
     def _meet(self, fact: Fact, place: Place) -> Met:
         entry, in_good_hands, sending, origin, origin_job = self._known[place]
@@ -98,6 +146,8 @@ class _Intents:
         elif what in ("go on", "adopt"):
             self._taking.append(_intent_row(fact, place))
             adopted = what == "adopt"
+            if adopted and entry.state is not EntryState.CONFIRMED:
+                self._bereaved.append([*place, entry.record])
             lost_sight = adopted and entry.state is EntryState.INTENDED
             entry = replace(
                 entry,
@@ -165,7 +215,27 @@ def _entry(row: list[Any], now: float) -> Entry:
 def _intent_row(fact: Fact, place: Place) -> list[Any]:
     effect = fact.effect
     assert effect is not None
-    return [*place, effect.payload, effect.payload_hash, fact.record, fact.generation, fact.fence]
+    fields = fields_text(effect.fields)
+    return [*place, effect.payload, effect.payload_hash, fact.record, fact.generation, fact.fence, fields]
+
+
+def fields_text(fields: Sequence[str]) -> str:
+    """The names of a key's fields as they are stored."""
+    return orjson.dumps(fields).decode()
+
+
+def _may_be_owed(fact: Fact) -> bool:
+    """Whether its record may have an entry that no claim has brought: of an older generation, or by a former name."""
+    return fact.generation > 0 or (fact.effect is not None and bool(fact.effect.former))
+
+
+def _places(fact: Fact) -> list[Place]:
+    assert fact.effect is not None
+    return [(fact.effect.name, fact.effect.key), *fact.effect.former]
+
+
+def _names(fact: Fact) -> list[str]:
+    return [name for name, _ in _places(fact)]
 
 
 def _settled_row(fact: Fact) -> list[Any]:

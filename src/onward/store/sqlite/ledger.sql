@@ -1,17 +1,18 @@
 -- name: intend
 INSERT INTO effects (name, key, state, payload, payload_hash, record, generation, fence, run, first_at, intended_at,
-    intended_steady, boot)
+    intended_steady, boot, fields)
 SELECT value ->> 0, value ->> 1, 'intended', value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, :run,
-    :now, :now, :steady, :boot
+    :now, :now, :steady, :boot,
+    value ->> 7
 FROM json_each(:rows) WHERE true
 ON CONFLICT (name, key) DO NOTHING
 
 -- name: supersede
 UPDATE effects SET state = 'intended', payload = f.payload, payload_hash = f.payload_hash, receipt = NULL,
     record = f.record, generation = f.generation, fence = f.fence, run = :run, first_at = :now, intended_at = :now,
-    intended_steady = :steady, boot = :boot, ask_at = 0, asks = 0, sent_at = NULL
+    intended_steady = :steady, boot = :boot, ask_at = 0, asks = 0, sent_at = NULL, fields = f.fields
 FROM (SELECT value ->> 0 AS name, value ->> 1 AS key, value ->> 2 AS payload, value ->> 3 AS payload_hash,
-             value ->> 4 AS record, value ->> 5 AS generation, value ->> 6 AS fence FROM json_each(:rows)) f
+             value ->> 4 AS record, value ->> 5 AS generation, value ->> 6 AS fence, value ->> 7 AS fields FROM json_each(:rows)) f
 WHERE effects.name = f.name AND effects.key = f.key AND effects.state = 'absent'
 
 -- name: take
@@ -20,6 +21,28 @@ UPDATE effects SET record = f.record, generation = f.generation,
 FROM (SELECT value ->> 0 AS name, value ->> 1 AS key, value ->> 4 AS record, value ->> 5 AS generation
       FROM json_each(:rows)) f
 WHERE effects.name = f.name AND effects.key = f.key
+
+-- Whose the obligations were before they were adopted; rows of name, key and that record.
+-- name: await_outcome
+INSERT OR IGNORE INTO awaits (name, key, record) SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(:rows)
+
+-- name: wait_elsewhere
+UPDATE records SET hold = 'elsewhere', not_before = 0
+WHERE id IN (SELECT value ->> 2 FROM json_each(:rows)) AND state = 'unconfirmed'
+
+-- name: await_no_longer
+DELETE FROM awaits WHERE (name, key, record) IN (SELECT value ->> 0, value ->> 1, value ->> 4 FROM json_each(:rows))
+
+-- name: some_await
+SELECT 1 FROM awaits LIMIT 1
+
+-- name: wake
+UPDATE records SET hold = NULL
+WHERE state = 'unconfirmed' AND hold = 'elsewhere' AND id IN (
+    SELECT a.record FROM json_each(:rows) j CROSS JOIN awaits a ON a.name = j.value ->> 0 AND a.key = j.value ->> 1)
+
+-- name: awaited
+DELETE FROM awaits WHERE (name, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:rows))
 
 -- name: intend_again
 UPDATE effects SET state = 'intended', fence = f.fence, run = :run, intended_at = :now, intended_steady = :steady,
@@ -48,6 +71,17 @@ SELECT json_group_array(json_array(e.name, e.key, e.state, e.payload, e.payload_
     CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END))
 FROM json_each(:rows) j CROSS JOIN effects e ON e.record = j.value
 
+-- What these records owe or have done under these names, each with the input that it has now.
+-- name: owed_for_the_same_input
+SELECT json_group_array(json_array(e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
+    e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at,
+    CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END))
+FROM json_each(:rows) j CROSS JOIN effects e ON e.record = j.value ->> 0
+WHERE e.state <> 'absent' AND e.name IN (SELECT value FROM json_each(j.value, '$[2]'))
+  AND (SELECT hash FROM inputs i WHERE i.record = e.record AND i.generation <= e.generation ORDER BY i.generation DESC LIMIT 1)
+    = (SELECT hash FROM inputs i WHERE i.record = e.record AND i.generation <= j.value ->> 1
+       ORDER BY i.generation DESC LIMIT 1)
+
 -- name: not_theirs
 SELECT json_group_array(json_array(f.value ->> 2, f.value ->> 3)) FROM json_each(:rows) f
 WHERE NOT EXISTS (SELECT 1 FROM effects e
@@ -59,6 +93,15 @@ SELECT id, boot, lease_until FROM runs WHERE instance = :other AND ended IS NULL
 -- name: names_of_job
 SELECT DISTINCT c.name FROM instances i JOIN counts c ON c.instance = i.id
 WHERE i.job = :job AND c.what = 'intents' AND c.n > 0
+
+-- name: keys_of_job
+SELECT DISTINCT c.name FROM instances i JOIN counts c ON c.instance = i.id
+WHERE i.job = :job AND c.what = 'key' AND c.n > 0
+
+-- name: under_other_fields
+SELECT e.fields, count(*) FROM effects e JOIN records r ON r.id = e.record JOIN instances i ON i.id = r.instance
+WHERE e.name = :name AND e.fields <> :fields AND e.state <> 'absent' AND i.job = :job
+GROUP BY e.fields ORDER BY e.fields
 
 -- name: open_under_name
 SELECT count(*) FROM effects e JOIN records r ON r.id = e.record JOIN instances i ON i.id = r.instance

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import orjson
+
 from onward.errors import UsageError
 from onward.policy.identity import unrelated
-from onward.ports.work import RunStart
+from onward.ports.work import OtherKey, RunStart
 from onward.store.sqlite.change import Change
+from onward.store.sqlite.ledger import fields_text
 
 
 def check(change: Change, start: RunStart) -> None:
@@ -20,3 +23,19 @@ def check(change: Change, start: RunStart) -> None:
     told = unrelated(dict(start.effects), used, is_open)
     if told is not None:
         raise UsageError(told)
+
+
+def other_keys(change: Change, start: RunStart) -> list[OtherKey]:
+    """Obligations of the job under keys of other fields than it declares now. The ledger is read for them only where
+    the job's counters say that there may be some."""
+    used: dict[str, set[tuple[str, ...]]] = {}
+    for (name,) in change.rows("keys_of_job", job=start.job):
+        effect, fields = orjson.loads(name)
+        used.setdefault(effect, set()).add(tuple(fields))
+    found = []
+    for effect, now in start.key_fields.items():
+        if used.get(effect, {now}) <= {now}:
+            continue
+        for fields, number in change.rows("under_other_fields", job=start.job, name=effect, fields=fields_text(now)):
+            found.append(OtherKey(effect, tuple(orjson.loads(fields)), now, number))
+    return found

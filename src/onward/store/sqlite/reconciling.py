@@ -15,12 +15,13 @@ from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
 from onward.ports.clock import Clock
 from onward.ports.desk import Asked, Asking, Word
-from onward.store.sqlite import chain, facts, statements
+from onward.store.sqlite import chain, changed_inputs, facts, ledger, statements
+from onward.store.sqlite.asking import ELSEWHERE
 from onward.store.sqlite.change import Change
 from onward.store.sqlite.connection import transaction
 from onward.store.sqlite.ledger import may_be_sending
 
-SQL = {**statements.load("work.sql"), **statements.load("reconciling.sql")}
+SQL = {**statements.load("work.sql"), **statements.load("ledger.sql"), **statements.load("reconciling.sql")}
 OPEN = (EntryState.INTENDED, EntryState.UNKNOWN, EntryState.SENT)
 EVENTS = {True: "effect_confirmed", False: "effect_denied"}
 AT_ONCE = 500
@@ -28,11 +29,18 @@ Lives = Callable[[int, str, float], bool]
 IsHeld = Callable[[int], bool]  # whether the process lives that a run was in
 
 
-def settle(connection: apsw.Connection, clock: Clock, instance: int, word: Word, is_held: IsHeld) -> State | None:
-    """What `ports.desk.Desk.settle` does, in one transaction."""
+def settle(
+    connection: apsw.Connection, clock: Clock, instance: int, words: Iterable[Word], is_held: IsHeld
+) -> list[State | UsageError | None]:
+    """What `ports.desk.Desk.settle_all` does, in one transaction."""
     change = Change(connection, instance, None, clock, SQL)
+    after: list[State | UsageError | None] = []
     with transaction(connection):
-        after = _Word(change, word, is_held).apply()
+        for word in words:
+            try:
+                after.append(_Word(change, word, is_held).apply())
+            except UsageError as error:  # before anything of this one was changed
+                after.append(error)
         change.flush()
     return after
 
@@ -47,18 +55,6 @@ class _Word:
         self._where: dict[str, Any] = {"record": word.record, "name": word.effect, "key": word.key}
 
     def apply(self) -> State | None:
-        return self._earlier() if self._word.earlier else self._current()
-
-    def _earlier(self) -> State | None:
-        """A run that has the record in hand may come upon the entry at any time; else it is nobody's."""
-        found = self._change.rows("earlier_obligation", **self._where)
-        if not found or found[0][0] == State.IN_PROGRESS or found[0][1] not in OPEN:
-            return None
-        self._settle_entry()
-        self._tell(self._word.step)
-        return State(found[0][0])
-
-    def _current(self) -> State | None:
         found = self._change.rows("obligation", **self._where)
         if not found:
             return None
@@ -70,6 +66,8 @@ class _Word:
                 f"the call for {plain_key(key)} may still be sending: the process of run {run}, which gave up on it, "
                 "is alive; stop that run first, then decide; nothing was changed"
             )
+        if self._word.dry_run:
+            return self._would_be(generation)
         self._gone = bool(vanished)
         self._settle_entry()
         after, step = State.PENDING, self._word.step or at
@@ -84,13 +82,22 @@ class _Word:
         else:
             self._change.move(State.UNCONFIRMED, after, 1)
         self._tell(step)
+        if after is State.PENDING:
+            changed_inputs.take(self._change, [self._word.record])
         return after
+
+    def _would_be(self, generation: int) -> State:
+        if self._word.receipt is None:
+            return State.PENDING
+        done = dict(self._change.rows("versions_so_far", record=self._word.record, generation=generation))
+        return State.PENDING if set(self._word.today) - {self._word.step, *done} else State.SUCCEEDED
 
     def _settle_entry(self) -> None:
         receipt = self._word.receipt
         state = EntryState.ABSENT if receipt is None else EntryState.CONFIRMED
         changed = self._change.execute("settle_by_word", **self._where, state=state, receipt=receipt)
         assert changed == 1, "the entry was open in this transaction"
+        ledger.wake(self._change, [[self._word.effect, self._word.key]])
 
     def _sent(self, generation: int) -> State:
         """The receipt is the step's output; what follows is the next step, or the end."""
@@ -108,8 +115,10 @@ class _Word:
             return State.PENDING
         lineage = facts.interned(change, [(step, done[step]) for step in word.today], None)
         change.execute("finish_by_word", record=word.record, lineage=lineage)
+        changed = change.array("finished_with_another", [[word.record]])
+        change.count(*changed_inputs.WAITS, -len(changed))
         if not self._gone:
-            change.count("lineage", str(lineage), 1)
+            change.count("lineage_changed" if changed else "lineage", str(lineage), 1)
         return State.SUCCEEDED
 
     def _go_on(self, step: str | None, sent: bool) -> None:
@@ -150,7 +159,9 @@ def _choose(
     for record, state, hold, run, step, name, entry, sent_by in rows:
         if asking.among is not None and name not in asking.among:
             continue
-        if state == State.IN_PROGRESS and run in alive:
+        if hold == ELSEWHERE:
+            asked.elsewhere += 1
+        elif state == State.IN_PROGRESS and run in alive:
             asked.busy += 1
         elif may_be_sending(state, hold, entry) and is_held(sent_by):
             asked.sending += 1  # its call was given up on, and may go on in a process that lives

@@ -3,11 +3,6 @@ SELECT r.state, r.vanished, r.generation, r.step, r.hold, r.key, e.state, e.run
 FROM records r LEFT JOIN effects e ON e.name = :name AND e.key = :key AND e.record = r.id AND e.generation = r.generation
 WHERE r.id = :record AND r.instance = :instance
 
--- name: earlier_obligation
-SELECT r.state, e.state
-FROM records r JOIN effects e ON e.name = :name AND e.key = :key AND e.record = r.id AND e.generation < r.generation
-WHERE r.id = :record AND r.instance = :instance
-
 -- name: settle_by_word
 UPDATE effects SET state = :state, receipt = coalesce(:receipt, receipt), ask_at = 0,
     sent_at = CASE WHEN :state = 'confirmed' THEN coalesce(sent_at, :now) ELSE sent_at END
@@ -22,7 +17,7 @@ SELECT step, version FROM checkpoints WHERE record = :record AND generation = :g
 
 -- name: finish_by_word
 UPDATE records SET state = 'succeeded', run = NULL, fence = fence + 1, hold = NULL, not_before = 0, started = 0,
-    step = NULL, attempts = 0, deaths = 0, solo_deaths = 0, failed_runs = 0, input_changed = 0, lineage = :lineage,
+    step = NULL, attempts = 0, deaths = 0, solo_deaths = 0, failed_runs = 0, lineage = :lineage,
     succeeded_generation = generation, since = :now
 WHERE id = :record AND state = 'unconfirmed'
 

@@ -85,6 +85,7 @@ class SqliteWorkStore:
                 run = self._insert_run(change, start)
                 self._locks.hold(run)
                 begun = RunBegun(run, instance, new_instance, 0)
+                begun.other_keys = names.other_keys(change, start)
                 begun.dead_runs, begun.others = self._bury(change, run)
                 ended = [sent_by for sent_by in change.array("given_up_calls") if not self._locks.is_held(sent_by)]
                 if ended:
@@ -93,6 +94,7 @@ class SqliteWorkStore:
                     if not begun.others:
                         begun.reset_failed = self._reset_failed(change, start)
                     change.execute("release_stale")
+                    change.execute("release_undecodable")
                     gates.forget_others(change, start.gates)
         except BaseException:
             if run is not None:
@@ -105,7 +107,8 @@ class SqliteWorkStore:
         outcome = Outcome()
         with self._change_by(run) as change:
             if batch.facts:
-                outcome.lost, outcome.met = facts.apply(change, batch.facts, self._lineages, self._living)
+                applied = facts.apply(change, batch.facts, self._lineages, self._living)
+                outcome.lost, outcome.met, outcome.renewed = applied.lost, applied.met, applied.renewed
             spending.settle(change, batch.facts, batch.spending)
             for reservation in batch.reservations:
                 outcome.reserved.append(spending.reserve(change, reservation))

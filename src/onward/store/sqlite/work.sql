@@ -152,7 +152,7 @@ WHERE id IN (SELECT value FROM json_each(:rows)) AND state IN ('pending', 'uncon
 
 -- name: finish
 UPDATE records SET state = 'succeeded', run = NULL, started = 0, step = NULL, attempts = 0, deaths = 0, solo_deaths = 0,
-    failed_runs = 0, input_changed = 0, lineage = :lineage, succeeded_generation = generation, since = :now
+    failed_runs = 0, lineage = :lineage, succeeded_generation = generation, since = :now
 WHERE id IN (SELECT value FROM json_each(:rows)) AND fence = :fence AND run = :run AND state = 'in_progress'
 
 -- name: advance
@@ -181,6 +181,9 @@ SELECT CAST(key AS INTEGER), :generation, :step, :version, value, :run, :now FRO
 INSERT OR REPLACE INTO failures (record, step, version, kind, error_type, message, attempts, received, run, at)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, :run, :now
 FROM json_each(:rows)
+
+-- name: keys_of
+SELECT id, key FROM records WHERE id IN (SELECT value FROM json_each(:rows))
 
 -- name: insert_history
 INSERT INTO history (instance, run, at, actor, seq, hash, record, event, step, reason, detail)
@@ -271,6 +274,8 @@ FROM json_each(:rows)
 -- name: presented
 SELECT json_group_array(json_array(j.key, r.id, r.pass, r.position, r.state, r.generation, r.vanished,
     r.input_changed, r.lineage,
+    r.state <> 'succeeded' AND r.fence > 0 AND EXISTS (
+        SELECT 1 FROM effects e WHERE e.record = r.id AND e.state IN ('intended', 'unknown', 'sent')),
     json((SELECT json_array(hash, source_hash) FROM inputs i WHERE i.record = r.id ORDER BY i.generation DESC LIMIT 1)),
     json((SELECT json_array(hash, source_hash) FROM inputs i WHERE i.record = r.id AND i.generation <= r.generation
           ORDER BY i.generation DESC LIMIT 1))))
@@ -283,17 +288,50 @@ WHERE records.id = f.id
 
 -- name: replace_unfinished
 UPDATE records SET state = 'pending', run = NULL, fence = fence + 1, generation = generation + 1, step = NULL,
-    started = 0, attempts = 0, not_before = 0, deaths = 0, solo_deaths = 0, failed_runs = 0, hold = NULL, since = :now
+    started = 0, attempts = 0, not_before = 0, deaths = 0, solo_deaths = 0, failed_runs = 0, hold = NULL, gate = NULL,
+    input_changed = 0, since = :now
 WHERE id IN (SELECT value ->> 0 FROM json_each(:rows))
+
+-- name: inputs_wait
+SELECT 1 FROM counts WHERE instance = :instance AND what = 'waits' AND name = 'input' AND n > 0
+
+-- Records that another input waits for, and nothing of the one that they have is known to be sent.
+-- name: not_to_be_sent
+SELECT json_group_array(r.id) FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value ->> 0
+WHERE r.input_changed = 1 AND NOT EXISTS (
+    SELECT 1 FROM effects e WHERE e.record = r.id AND e.generation = r.generation AND e.state IN ('sent', 'confirmed'))
+
+-- name: due_to_take
+SELECT json_group_array(json_array(r.id, r.state, r.vanished))
+FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value ->> 0
+WHERE r.input_changed = 1 AND r.state IN ('pending', 'failed', 'quarantined')
+  AND NOT EXISTS (SELECT 1 FROM effects e WHERE e.record = r.id AND e.state IN ('intended', 'unknown', 'sent'))
+  AND (r.state <> 'pending' OR r.hold IS 'stale' OR NOT EXISTS (
+      SELECT 1 FROM effects e WHERE e.record = r.id AND e.generation = r.generation AND e.state = 'confirmed'))
+
+-- name: without_another
+SELECT json_group_array(r.id) FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value ->> 0
+WHERE r.input_changed = 0
+
+-- name: finished_with_another
+SELECT json_group_array(json_array(r.id, r.vanished))
+FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value ->> 0
+WHERE r.input_changed = 1 AND r.state = 'succeeded'
+
+-- name: go_on_to_settle
+UPDATE records SET state = 'pending', run = NULL, fence = fence + 1, not_before = 0, attempts = 0, started = 0,
+    failed_runs = 0, since = :now, deaths = CASE WHEN solo_deaths > 0 THEN max(deaths, :to_suspect) ELSE deaths END,
+    solo_deaths = 0, hold = CASE WHEN deaths >= :to_suspect OR solo_deaths > 0 THEN 'suspect' END
+WHERE id IN (SELECT value ->> 0 FROM json_each(:rows))
+
+-- name: rank_alone
+UPDATE records SET rank = f.rank
+FROM (SELECT value ->> 0 AS id, value ->> 1 AS rank FROM json_each(:rows)) f
+WHERE records.id = f.id
 
 -- name: superseded_steps
 SELECT c.step, count(*) FROM checkpoints c JOIN records r ON r.id = c.record AND r.generation = c.generation
 WHERE r.id IN (SELECT value ->> 0 FROM json_each(:rows)) GROUP BY c.step
-
--- What these records leave open under the input that they had.
--- name: left_open
-SELECT count(*) FROM json_each(:rows) j CROSS JOIN effects e ON e.record = j.value ->> 0
-WHERE e.state IN ('intended', 'unknown', 'sent')
 
 -- name: next_inputs
 INSERT OR REPLACE INTO inputs (record, generation, hash, value)
@@ -361,6 +399,11 @@ WHERE state <> 'succeeded' AND instance = :instance AND state = :state AND vanis
 
 -- name: release_stale
 UPDATE records SET hold = NULL WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold = 'stale'
+
+-- name: release_undecodable
+UPDATE records SET hold = NULL
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1)
+  AND hold = 'undecodable'
 
 -- name: count_held
 SELECT hold, count(*) FROM records

@@ -207,7 +207,7 @@ CREATE TABLE answers (
 ) WITHOUT ROWID;
 
 -- The ledger: one row an obligation, in all jobs and instances. `record` answers for it. The key is text that the far
--- side has seen. Steady times are comparable within one boot only.
+-- side has seen, made of `fields`. Steady times are comparable within one boot only.
 CREATE TABLE effects (
     name            TEXT NOT NULL,
     key             TEXT NOT NULL,
@@ -226,16 +226,30 @@ CREATE TABLE effects (
     ask_at          REAL NOT NULL DEFAULT 0,
     asks            INTEGER NOT NULL DEFAULT 0,
     sent_at         REAL,
+    fields          TEXT NOT NULL DEFAULT '[]',
     UNIQUE (name, key)
 );
 CREATE INDEX effects_by_record ON effects (record);
 
+-- Records whose open obligation another record has taken over: they go on when it is settled.
+CREATE TABLE awaits (
+    name   TEXT NOT NULL,
+    key    TEXT NOT NULL,
+    record INTEGER NOT NULL,
+    PRIMARY KEY (name, key, record)
+) WITHOUT ROWID;
+CREATE INDEX awaits_by_record ON awaits (record);
+
 -- What is to be said of records that are set aside. One that is unconfirmed need not have failed: its newest failure
 -- counts only if it is that of its newest send or of a question about it, and without one it is said what it waits for.
+-- A death has left no failure; one is told by the record's count, or, where that run was told to stop, by its row.
 CREATE VIEW set_aside AS
 SELECT r.id AS record, r.instance, r.position, r.key, r.state, r.vanished, r.hold, r.not_before, r.since,
     r.deaths + r.solo_deaths AS deaths, r.failed_runs, coalesce(f.step, r.step) AS step,
-    CASE WHEN f.record IS NOT NULL THEN f.kind WHEN e.state IN ('intended', 'unknown') THEN 'system' END AS kind,
+    CASE WHEN f.record IS NOT NULL THEN f.kind WHEN e.state IN ('intended', 'unknown') AND (
+        r.deaths + r.solo_deaths > 0
+        OR EXISTS (SELECT 1 FROM runs WHERE runs.id = e.run AND runs.ended IS NOT NULL AND runs.exit_code IS NULL)
+    ) THEN 'system' END AS kind,
     coalesce(f.error_type, 'Unconfirmed') AS error_type, f.message,
     CASE r.state WHEN 'unconfirmed' THEN (
         SELECT h.reason FROM history h WHERE h.record = r.id AND h.event = 'effect_unconfirmed' ORDER BY h.id DESC LIMIT 1)

@@ -1,0 +1,176 @@
+"""A job file is edited between runs, and what its effects have sent, or may have sent, is not sent again for that.
+
+The far side is a file that each request is appended to.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acceptance.jobs import Place
+
+FAR = """
+def sent(key, payload):
+    with (HERE / "far.log").open("a") as log:
+        log.write(json.dumps([key, payload]) + "\\n")
+        log.flush()
+        os.fsync(log.fileno())
+
+job = onward.Job("edited", source=onward.jsonl("in.jsonl", key="id"))
+"""
+
+
+def requests(place: Place) -> list[Any]:
+    """The payloads that the far side was sent."""
+    log = place.folder / "far.log"
+    found = [json.loads(line)[1] for line in log.read_text().splitlines()] if log.exists() else []
+    return sorted(found, key=json.dumps)
+
+
+def show(place: Place, key: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(place.fine("show", "job.py", key, "--json"))
+    return found
+
+
+# The fields of the key.
+
+KEYED = (
+    FAR
+    + """
+@job.effect("report", key=@KEY@, version="@VERSION@")
+def submit(record, payload, idempotency_key) -> dict:
+    sent(idempotency_key, payload)
+    return {"number": record["id"]}
+
+@submit.payload
+def body(record):
+    return {"id": record["id"]}
+"""
+)
+
+
+def keyed(key: str, version: int) -> str:
+    return KEYED.replace("@KEY@", key).replace("@VERSION@", str(version))
+
+
+@pytest.fixture
+def rekeyed(tmp_path: Path) -> Place:
+    """Two reports are filed; then the effect's key gets another field."""
+    place = Place(tmp_path, keyed('"id"', 1))
+    place.write("in.jsonl", [{"id": "a", "revision": 1}, {"id": "b", "revision": 1}])
+    assert place.run().counts == {"succeeded": 2}
+    place.job(keyed('("id", "revision")', 2))
+    return place
+
+
+def test_a_rerun_under_another_key_sends_nothing_again(rekeyed: Place) -> None:
+    place = rekeyed
+    (entry,) = show(place, "a")["effects"]
+    place.fine("rerun", "job.py", "--stale")
+    ran = place.run()
+    assert (ran.code, ran.counts, requests(place)) == (1, {"quarantined": 2}, [{"id": "a"}, {"id": "b"}])
+    for failure in place.failures("--kind", "conflict"):
+        assert "Put key= back as it was and release the record" in failure["error"]
+    assert entry["idempotency_key"] in place.failures()[0]["error"]
+    place.job(keyed('"id"', 2))
+    place.fine("release", "job.py", "--all")
+    assert place.run().counts == {"succeeded": 2}
+    assert len(requests(place)) == 2
+    assert place.export()[0]["outputs"] == {"submit": {"number": "a"}}
+
+
+def test_an_input_that_has_changed_may_owe_another(rekeyed: Place) -> None:
+    place = rekeyed
+    place.write("in.jsonl", [{"id": "a", "revision": 2}, {"id": "b", "revision": 1}])
+    place.run()
+    place.fine("rerun", "job.py", "a")
+    assert place.run().counts == {"succeeded": 2}
+    assert requests(place) == [{"id": "a"}, {"id": "a"}, {"id": "b"}]
+
+
+def test_obligations_under_another_key_are_told_when_a_run_begins(rekeyed: Place) -> None:
+    place = rekeyed
+    told = "report: its key is (id, revision) now; 2 obligations of this job under the key (id) will not be recognised"
+    assert told in place.run().said
+    place.job(keyed('"id"', 2))
+    assert "will not be recognised" not in place.run().said
+
+
+# Models that no longer fit what is stored.
+
+MODELLED = (
+    FAR.replace('key="id")', 'key="id"), record=Record')
+    + """
+@job.step(version="1")
+def prepare(record: Record) -> Output:
+    return Output("1")
+
+@job.effect("report", key="id", keyed=True, deadline=0.2, settle=0, version="1")
+def submit(record: Record, prepare: Output, payload: Payload, idempotency_key) -> Receipt:
+    sent(idempotency_key, payload.id)
+    if not (HERE / "answers").exists():
+        raise ConnectionResetError("no answer")
+    return Receipt("7")
+
+@submit.payload
+def body(record: Record, prepare: Output) -> Payload:
+    return Payload("1")
+
+@submit.confirm
+def acknowledged(record: Record, submit: Receipt):
+    return (HERE / "confirms").exists()
+"""
+)
+MODEL = """
+from dataclasses import dataclass
+
+@dataclass
+class {name}:
+    id: str
+    {more}
+"""
+
+
+def modelled(changed: str = "") -> str:
+    """The job; the model that has `changed` needs a field that nothing stored has."""
+    names = ("Record", "Output", "Payload", "Receipt")
+    models = [MODEL.format(name=name, more="more: int" if name == changed else "") for name in names]
+    return "".join(models) + MODELLED
+
+
+@pytest.mark.parametrize("changed", ["Record", "Output", "Payload", "Receipt"])
+def test_what_no_longer_decodes_is_not_asked_about_for_ever(tmp_path: Path, changed: str) -> None:
+    place = Place(tmp_path, modelled())
+    place.write("in.jsonl", [{"id": "a"}])
+    if changed == "Receipt":
+        (tmp_path / "answers").touch()
+    assert place.run("--wait", "0").counts == {"unconfirmed": 1}
+    place.job(modelled(changed))
+    for _ in range(2):  # each run looks once, and waits for nothing
+        ran = place.run("--wait", "1h")
+        assert (ran.code, ran.counts, requests(place)) == (4, {"unconfirmed": 1}, ["1"])
+        assert "Put the model back and run again, or say what became of each: onward reconcile job.py KEY" in ran.said
+        assert "unconfirmed: 1 wait for a person's word" in ran.said
+    (waiting,) = place.status()["waiting"]
+    assert waiting["reason"] == "a person: an effect is open, and what is stored of it no longer decodes"
+    assert "what is stored no longer decodes" in show(place, "a")["waiting"]["reason"]
+    (tmp_path / "answers").touch()
+    (tmp_path / "confirms").touch()
+    place.job(modelled())
+    ran = place.run("--wait", "20s")
+    assert (ran.code, ran.counts) == (0, {"succeeded": 1})
+
+
+def test_a_person_may_decide_about_what_no_longer_decodes(tmp_path: Path) -> None:
+    place = Place(tmp_path, modelled())
+    place.write("in.jsonl", [{"id": "a"}])
+    place.run("--wait", "0")
+    place.job(modelled("Payload"))
+    assert place.run("--wait", "1h").code == 4
+    place.fine("reconcile", "job.py", "a", "--sent", '{"id": "9"}', "--json")
+    assert place.run().counts == {"succeeded": 1}
+    assert (place.export()[0]["outputs"]["submit"], requests(place)) == ({"id": "9"}, ["1"])
