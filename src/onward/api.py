@@ -22,11 +22,12 @@ from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.plan import FailureLimit, StepPlan
 from onward.model import Result, RunResult
-from onward.operate import acts, choices, decisions, estimating, history, pausing, questions, reconciling
+from onward.operate import acts, choices, decisions, estimating, history, pausing, questions, reconciling, sampling
 from onward.operate.acts import Marked
 from onward.operate.decisions import Decisions
 from onward.operate.questions import Subject
 from onward.operate.reconciling import Decision, Reconciled
+from onward.operate.sampling import Compared
 from onward.ports.desk import Desk
 from onward.ports.facts import InstanceFacts
 from onward.rehearsal.report import Announced, Report
@@ -254,16 +255,56 @@ def rerun(
     kind: str | None = None,
     step: str | None = None,
     stale: bool = False,
+    sample: int | None = None,
     dry_run: bool = False,
-) -> Marked:
+) -> Marked | Compared:
     """Mark finished records, and those that wait with a stale checkpoint, for a new generation.
 
     It begins at `step`, else at the first stale step, else at the first; outputs of earlier steps are taken over,
     unless the input has changed. `step` alone chooses all records that have it. Old generations stay, and until the
     new one has succeeded exports have the old one.
+
+    `sample`: so many stale ones (with `step`: ones that have it), spread evenly over the source's order, are made anew
+    at once, and old and new results are laid side by side: then what comes back is `Compared`.
     """
+    if sample is not None:
+        if keys or from_file or all or kind:
+            raise UsageError("sample chooses by itself, alone or with step")
+        return rerun_sample(job, sample, step, dry_run, {}, store=store, params=params, instance=instance)
     selection = choices.Selection(keys, from_file, all, kind, step, stale, dry_run)
     return _act("rerun", job, store, params, instance, selection)
+
+
+def rerun_sample(
+    job: Job | str,
+    number: int,
+    step: str | None,
+    dry_run: bool,
+    watched: dict[str, Any],
+    *,
+    store: str | None,
+    params: Any,
+    instance: str | None,
+) -> Compared:
+    """`rerun(…, sample=number)`. `watched`: options of its run."""
+    if isinstance(job, str):
+        raise UsageError("a sample is made anew at once, and that needs the job's file")
+    _stop_if_only_loaded()
+    _refuse_inside_loop("rerun", "a thread: await asyncio.to_thread(onward.rerun, …)")
+    try:
+        number = checks.positive_int("sample", number)
+    except DeclarationError as error:
+        raise UsageError(str(error)) from None
+    with _desk(job, store) as desk:
+        subject = _subject(desk, job, params, instance)
+        chosen = sampling.choose(desk, subject, number, step)
+        if dry_run or not chosen.records:
+            return Compared(chosen.keys, chosen.of, dry_run, step)
+        binding, _ = _binding(desk, job, params, subject.instance)
+        sampling.mark(desk, subject, chosen)
+    ended = runner.run(job, binding, runner.Options(store, only=chosen.records, create=False, **watched))
+    with _desk(job, store) as desk:
+        return sampling.compared(desk, subject, chosen, ended)
 
 
 def pause(

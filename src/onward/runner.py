@@ -184,7 +184,7 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
     caps = caps_of(plan.models, options.budget)
     source = options.source or job.open_source(binding.params)
     url = store_url(job, options.store)
-    asks_only = options.asks_about is not None
+    asks_only = options.asks_about is not None or options.only is not None
     if options.opened is None and not asks_only:
         _refuse_missing_input(source, url, job.name, binding.instance)
     store = options.opened or open_work(url, options.create, plan.store_inputs, options.waits)

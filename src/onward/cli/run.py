@@ -201,6 +201,21 @@ def _text_teller(as_json: bool) -> Teller:
     return Lines()
 
 
+@contextlib.contextmanager
+def watching() -> Iterator[dict[str, Any]]:
+    """How a run that belongs to another command is watched: options for it."""
+    teller = _text_teller(as_json=True)
+    try:
+        yield {
+            "progress": teller.progress,
+            "listeners": [(teller.event, False)],
+            "announce": lambda told: teller.start(),
+            "before_exit": _last_words,
+        }
+    finally:
+        teller.stop()
+
+
 def _json_log() -> Teller:
     from onward.cli.logs import JsonLog
 

@@ -61,7 +61,7 @@ class Options:
     `listeners`: (listener, whether it wants every record's events); they are called from several threads.
     `waits` hears in words that another program holds the store. `before_exit` is called before a second signal ends
     the process. `asks_about`: a person asks about the effects of these records, which are all that the run takes up; it
-    feeds nothing. For tests and rehearsals: `source` stands in for the job's own, `plan` for that of the job; `opened`
+    feeds nothing. `only`: likewise, without asking. For tests and rehearsals: `source` stands in for the job's own, `plan` for that of the job; `opened`
     is a store that is open already, with `in_process` steps that are for worker processes run here, and not `patient`
     waits for no rate, no hours and no outage; `around` is given what makes the calls and what gives a record's input as
     JSON text, and returns what is asked to make them instead.
@@ -81,6 +81,7 @@ class Options:
     handle_signals: bool = True
     before_exit: Callable[[], None] | None = None
     asks_about: Sequence[int] | None = None
+    only: Sequence[int] | None = None
     source: Source | None = None
     opened: WorkStore | None = None
     in_process: bool = False
@@ -165,9 +166,11 @@ class Session:
         self._worker.journal = self._journal
         self._worker.share.left = options.bounds.limit
         self._feed = self._make_feed(source)
-        self._feeds = options.asks_about is None
+        self._feeds = options.asks_about is None and options.only is None
         if options.asks_about is not None:
             self._worker.ask_about(options.asks_about)
+        elif options.only is not None:
+            self._worker.share.ask_about(options.only)
         elif not plan.store_inputs:
             self._worker.may_claim = lambda: self._feed.has_judged
         self._inquest = Inquest(self._worker, None if options.in_process else assignment, inputs.value_of)
@@ -296,7 +299,8 @@ class Session:
             left = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
             more = code == OK and (left > 0 or not counts.source_complete)
             reason = "as many as the limit allows are done" if more else _reason(code)
-            reason = reason if self._feeds else "what was asked about is done"
+            if not self._feeds:
+                reason = "what was asked about is done" if self._options.only is None else "the sample is done"
             ending = Ending(code, reason, next_act=_next_act(code, held, counts))
         elif code > ending.exit_code:
             ending = replace(ending, next_act=_next_act(code, held, counts))
@@ -427,7 +431,7 @@ class Session:
 
     def _progress(self) -> Progress:
         now = time.time()
-        tally, limit = self._tally, self._options.bounds.limit
+        tally, limit = self._tally, self._target
         left = tally.time_left(limit)
         return Progress(
             job=self._job.name,
@@ -451,10 +455,16 @@ class Session:
             target=limit,
         )
 
+    @property
+    def _target(self) -> int | None:
+        """How many records this run is to work on; None: all."""
+        only = self._options.only
+        return self._options.bounds.limit if only is None else len(only)
+
     def _money(self) -> Money | None:
         if not self._asks:
             return None
-        tally, limit = self._tally, self._options.bounds.limit
+        tally, limit = self._tally, self._target
         left = None if limit is None else max(limit - tally.ended, 0)
         to_come = cost_to_come(tally.bill, self._versions(), self._asks, most=left)
         return Money(cost(tally.counts.spent.values()), cost(self._worker.budgets.spent.values()), to_come)

@@ -174,6 +174,10 @@ class Desk(Protocol):
     def pauses(self, instance: int) -> list[Pause]:
         """What is paused."""
 
+    def sample(self, instance: int, choice: Choice, number: int) -> tuple[list[int], int]:
+        """So many finished records among those that a rerun would mean, spread evenly over the source's order, the same
+        each time; and how many it would mean."""
+
     def decide(self, instance: int, choice: Choice) -> Decided:
         """Mark failed records (retry), quarantined ones (release), finished ones and those that wait with a stale
         checkpoint (rerun) as pending."""

@@ -91,6 +91,11 @@ class SqliteDesk:
         with connection._plain_errors(self.path):
             yield from self._questions.export(instance, wish)
 
+    def sample(self, instance: int, choice: Choice, number: int) -> tuple[list[int], int]:
+        with connection._plain_errors(self.path):
+            chosen_by = Act(self._reader, self._clock, instance, choice, self._questions.lineages(instance))
+            return chosen_by.sample(number)
+
     def decide(self, instance: int, choice: Choice) -> Decided:
         with self._acting():
             return self._act(instance, choice).decide()
