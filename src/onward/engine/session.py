@@ -61,8 +61,8 @@ class Options:
     `listeners`: (listener, whether it wants every record's events); they are called from several threads.
     `waits` hears in words that another program holds the store. `before_exit` is called before a second signal ends
     the process. `asks_about`: a person asks about the effects of these records, which are all that the run takes up; it
-    feeds nothing. `only`: likewise, without asking. For tests and rehearsals: `source` stands in for the job's own, `plan` for that of the job; `opened`
-    is a store that is open already, with `in_process` steps that are for worker processes run here, and not `patient`
+    feeds nothing. `only`: likewise, without asking. For tests and rehearsals: `source` stands in for the job's own,
+    `plan` for that of the job; `opened` is a store that is open already, with `in_process` steps that are for worker processes run here, and not `patient`
     waits for no rate, no hours and no outage; `around` is given what makes the calls and what gives a record's input as
     JSON text, and returns what is asked to make them instead.
     """
