@@ -98,7 +98,11 @@ class Course:
         """What stands in the way of the intent."""
         entry = met.entry
         if met.meeting == "conflict":
-            told = f"another payload is {entry.state} under the key {entry.key}; nothing was sent"
+            told = (
+                f"another payload is {entry.state} under the key {entry.key}; nothing was sent. To keep what that "
+                "brought, put the code or the input back as it was and release the record; an amendment needs a key field "
+                "of its own, such as a revision"
+            )
             return Classified(Kind.CONFLICT, "PayloadConflict", told)
         told = (
             f"for the same input {entry.name!r} is {entry.state} under the key {entry.key}, and today's key= makes it "
