@@ -381,6 +381,51 @@ ABOUT_PEOPLE = (
     ),
 )
 
+ABOUT_CHANGES = (
+    Defect(
+        "open-effect-forgotten",
+        "a changed input takes the place of one whose effect is open, which nobody asks about any more",
+        "store/sqlite/feeding.py",
+        (("if state != State.SUCCEEDED and (is_open or changed):", "if False:"),),
+        ("tests/contract/test_store_changed_inputs.py", "-k", "keeps"),
+    ),
+    Defect(
+        "old-input-sent",
+        "a probe says that nothing was sent, and the old input is sent though a new one waits",
+        "store/sqlite/facts.py",
+        (("facts, withdrawn = changed_inputs.withdrawn(change, facts)", "pass"),),
+        ("tests/contract/test_store_changed_inputs.py", "-k", "finds_nothing"),
+    ),
+    Defect(
+        "other-key-sent",
+        "what was sent is sent again, since the fields of its key have changed",
+        "store/sqlite/ledger.py",
+        (("self._under_another_key([fact for fact in intents if _may_be_owed(fact)])", "{}"),),
+        ("tests/contract/test_store_other_keys.py", "-k", "sent_again"),
+    ),
+    Defect(
+        "bereaved-for-ever",
+        "a record whose obligation was taken over is never told what became of it",
+        "store/sqlite/ledger.py",
+        (("    wake(change, [row for row in others if row[4] in SETTLED])\n", ""),),
+        ("tests/contract/test_store_adoption.py", "-k", "goes_on"),
+    ),
+    Defect(
+        "cut-send-believed-ended",
+        "a probe is asked about a send that its run's end has cut, while its thread goes on",
+        "engine/worker.py",
+        (("        if attempt.sending:\n            self.sends_on", "        if False:\n            self.sends_on"),),
+        ("tests/unit/test_sends_cut_short.py", "-k", "person"),
+    ),
+    Defect(
+        "conflict-without-a-way-back",
+        "a release out of a conflict comes upon it again, though the code was put back",
+        "store/sqlite/deciding.py",
+        (('if choice.act == "release" else []', "if False else []"),),
+        ("tests/contract/test_store_changes.py", "-k", "conflict"),
+    ),
+)
+
 EFFECT_DEFECTS = (
     *ABOUT_SENDING,
     *ABOUT_KEYS,
@@ -390,4 +435,5 @@ EFFECT_DEFECTS = (
     *ABOUT_RUNS,
     *ABOUT_THE_LEDGER,
     *ABOUT_PEOPLE,
+    *ABOUT_CHANGES,
 )

@@ -208,6 +208,13 @@ class Session:
             else:
                 self._store.end_run(self._begun.run, ONWARD_FAULT, type(error).__name__)
         self._store.close()
+        self._outlive_sends()
+
+    def _outlive_sends(self) -> None:
+        """The run's sign of life goes when its last send has returned, be it long after its end."""
+        if not self._worker.sends_on:
+            store, run = self._store, self._begun.run
+            self._local.threads.when_sent(lambda: store.sends_ended(run))
 
     async def _governed(self, own: asyncio.Task[Any] | None) -> Ending | None:
         """`own`: this run's own task, where nobody but a step can have cancelled it."""
@@ -293,6 +300,7 @@ class Session:
                 code = STOPPED_EARLY
                 ending = Ending(code, "the end of the run could not be recorded", str(error), "run")
         self._store.close()
+        self._outlive_sends()
         seconds = time.time() - self._began
         plain = {str(state): n for state, n in counts.states.items()}
         self._events.emit(
