@@ -303,7 +303,7 @@ class ResultGroup:
 
 @dataclass(slots=True)
 class Counts:
-    """A consistent reading of an instance's counters."""
+    """A consistent reading of an instance's counters. `vanished_open`: how many `vanished` are unconfirmed."""
 
     states: dict[State, int]
     total: int
@@ -312,6 +312,7 @@ class Counts:
     steps: dict[str, int]
     failures: dict[tuple[str, str], int]
     skipped: int = 0
+    vanished_open: int = 0
     held: dict[str, int] = field(default_factory=dict)
 
     def of(self, state: State) -> int:

@@ -187,7 +187,15 @@ def test_what_a_vanished_record_owes_is_still_told_and_decided(tmp_path: Path) -
     place = killed_between_send_and_checkpoint(tmp_path, text())
     assert place.run().counts == {"unconfirmed": 1}
     place.write("in.jsonl", [{"id": "other", "entity": "e1"}])
-    assert place.run().counts == {"succeeded": 1}
+    ran = place.run()
+    assert (ran.counts, ran.status["vanished_open"]) == ({"succeeded": 1}, 1)
+    owing = (
+        "1 record no longer in the source, with an effect still open; which: onward failures job.py --state unconfirmed"
+    )
+    assert owing in ran.said
+    told = place.fine("status", "job.py")
+    assert "1 of them with an effect still open" in told
+    assert "Next: onward reconcile job.py" in told
     (waiting,) = place.status()["waiting"]
     assert waiting["reason"] == "an effect still open of a record that is no longer in the source"
     assert (waiting["count"], waiting["since"] is None) == (1, False)
@@ -198,6 +206,7 @@ def test_what_a_vanished_record_owes_is_still_told_and_decided(tmp_path: Path) -
     assert "1 record that nobody can be asked about" in place.fine("reconcile", "job.py")
     place.fine("reconcile", "job.py", "r0", "--sent", '{"number": "7"}', "--json")
     assert (place.status()["waiting"], place.failures()) == ([], [])
+    assert (place.status()["vanished_open"], "no longer in the source" in place.run().said) == (0, False)
 
 
 def test_what_was_killed_between_send_and_checkpoint_is_not_sent_again(tmp_path: Path) -> None:

@@ -154,6 +154,7 @@ class Tables:
             failures=dict(failures),
             skipped=skipped,
             held=dict(held),
+            vanished_open=sum(row["vanished"] > 0 and row["state"] == "unconfirmed" for row in self.records),
         )
 
     def _steps(self) -> Counter[str]:

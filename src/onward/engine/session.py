@@ -301,6 +301,7 @@ class Session:
             counts=plain,
             total=counts.total,
             vanished=counts.vanished,
+            vanished_open=counts.vanished_open,
             source_complete=counts.source_complete,
             held=counts.held,
             stale=stale,

@@ -29,6 +29,7 @@ def read_counts(connection: apsw.Connection, instance: int) -> Counts:
                 states[State(name)] += n
             elif what == "vanished":
                 counts.vanished += n
+                counts.vanished_open += n if name == State.UNCONFIRMED else 0
             elif what == "step":
                 counts.steps[name] = n
             elif what == "skipped":
