@@ -307,8 +307,8 @@ class ResultGroup:
 
 @dataclass(slots=True)
 class Counts:
-    """A consistent reading of an instance's counters. `inputs_waiting`: unfinished records whose changed input waits
-    for an effect; `gone_open`: records that vanished with an effect open."""
+    """A consistent reading of an instance's counters. `vanished_open`: how many `vanished` are unconfirmed;
+    `inputs_waiting`: unfinished records whose changed input waits for an effect."""
 
     states: dict[State, int]
     total: int
@@ -317,9 +317,9 @@ class Counts:
     steps: dict[str, int]
     failures: dict[tuple[str, str], int]
     skipped: int = 0
+    vanished_open: int = 0
     held: dict[str, int] = field(default_factory=dict)
     inputs_waiting: int = 0
-    gone_open: int = 0
 
     def of(self, state: State) -> int:
         return self.states.get(state, 0)

@@ -426,6 +426,61 @@ ABOUT_CHANGES = (
     ),
 )
 
+NEWEST = (
+    Defect(
+        "give-up-marker-lost",
+        "a call that does not return is noted as one that ended without an answer",
+        "engine/course.py",
+        (
+            (
+                "entry = replace(self._held(), state=EntryState.INTENDED)",
+                "entry = replace(self._held(), state=EntryState.UNKNOWN)",
+            ),
+        ),
+        (COURSE, "-k", "never_returns"),
+    ),
+    Defect(
+        "pause-heard-late",
+        "what is paused when a run begins is heard of only after its first claims",
+        "engine/session.py",
+        (("        self._governor.standings.hear(self._pauses)  # before anything is claimed\n", ""),),
+        (ENGINE, "-k", "pause_that_was_there"),
+    ),
+    Defect(
+        "hanging-call-not-waited-for",
+        "a record meets an obligation whose call hangs in a living process, and goes on with it",
+        "store/sqlite/ledger.py",
+        (
+            (
+                "sending = may_be_sending(state, hold, entry.state) and self._living.process_of(sent_by)",
+                "sending = False",
+            ),
+        ),
+        (LEDGER, "-k", "given_up_is_waited_for"),
+    ),
+    Defect(
+        "not-sent-of-a-living-call",
+        'a person may say "not sent" of a call that may still be sending',
+        "store/sqlite/reconciling.py",
+        (("if self._word.receipt is None and may_be_sending(state, hold, entry) and", "if False and"),),
+        (WORDS, "-k", "may_still_be_sending"),
+    ),
+    Defect(
+        "lone-403-stops-at-once",
+        "a 403 stops the run while calls beside it may still tell that it is meant for one record",
+        "engine/refusals.py",
+        (("if failure.status != FORBIDDEN or self.has_succeeded(step):", "if True:"),),
+        ("tests/acceptance/test_case_28.py", "-k", "one_tenant"),
+    ),
+    Defect(
+        "credentials-in-texts",
+        "what looks like a credential stays in the text of an error",
+        "policy/masking.py",
+        (("text = pattern.sub(_kept, text)", "pass"), ("text = text.replace(secret, MASK)", "pass")),
+        ("tests/unit/test_policy_masking.py",),
+    ),
+)
+
 EFFECT_DEFECTS = (
     *ABOUT_SENDING,
     *ABOUT_KEYS,
@@ -436,4 +491,5 @@ EFFECT_DEFECTS = (
     *ABOUT_THE_LEDGER,
     *ABOUT_PEOPLE,
     *ABOUT_CHANGES,
+    *NEWEST,
 )

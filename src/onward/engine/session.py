@@ -310,6 +310,7 @@ class Session:
             counts=plain,
             total=counts.total,
             vanished=counts.vanished,
+            vanished_open=counts.vanished_open,
             source_complete=counts.source_complete,
             held=counts.held,
             stale=stale,
@@ -332,7 +333,7 @@ class Session:
 
     def _remains(self, counts: Counts) -> Remains:
         failed = counts.of(State.FAILED) + counts.of(State.QUARANTINED) + counts.of(State.UNCONFIRMED)
-        failed += counts.gone_open  # what they owe is owed, whether or not the source still has them
+        failed += counts.vanished_open  # what they owe is owed, whether or not the source still has them
         unfinished = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
         stale = counts.held.get("stale", 0) + counts.held.get(UNDECODABLE, 0)
         worker = self._worker
