@@ -155,7 +155,7 @@ class Tables:
             skipped=skipped,
             held=dict(held),
             inputs_waiting=sum(row["state"] != "succeeded" and row["input_changed"] for row in self.records),
-            gone_open=sum(row["state"] == "unconfirmed" and row["vanished"] for row in self.records),
+            vanished_open=sum(row["vanished"] > 0 and row["state"] == "unconfirmed" for row in self.records),
         )
 
     def _steps(self) -> Counter[str]:
