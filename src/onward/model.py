@@ -355,9 +355,9 @@ class ResultGroup:
 
 @dataclass(slots=True)
 class Counts:
-    """A consistent reading of an instance's counters. `inputs_waiting`: unfinished records whose changed input waits
-    for an effect; `gone_open`: records that vanished with an effect open; `spent`: by model, with the most that lost
-    requests can have cost."""
+    """A consistent reading of an instance's counters. `vanished_open`: how many `vanished` are unconfirmed;
+    `inputs_waiting`: unfinished records whose changed input waits for an effect; `spent`: by model, with the most that
+    lost requests can have cost."""
 
     states: dict[State, int]
     total: int
@@ -366,9 +366,9 @@ class Counts:
     steps: dict[str, int]
     failures: dict[tuple[str, str], int]
     skipped: int = 0
+    vanished_open: int = 0
     held: dict[str, int] = field(default_factory=dict)
     inputs_waiting: int = 0
-    gone_open: int = 0
     spent: dict[str, Spent] = field(default_factory=dict)
 
     def of(self, state: State) -> int:

@@ -159,7 +159,7 @@ class Tables:
             held=dict(held),
             spent=self._spent(),
             inputs_waiting=sum(row["state"] != "succeeded" and row["input_changed"] for row in self.records),
-            gone_open=sum(row["state"] == "unconfirmed" and row["vanished"] for row in self.records),
+            vanished_open=sum(row["vanished"] > 0 and row["state"] == "unconfirmed" for row in self.records),
         )
 
     def _spent(self) -> dict[str, Spent]:

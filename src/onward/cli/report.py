@@ -105,6 +105,9 @@ def closing(result: RunResult, finished: Mapping[str, Any], target: Target) -> I
     yield from _undecodable(finished.get("held", {}).get("undecodable", 0), target)
     held = finished.get("held", {})
     yield from _unconfirmed(result, held.get("person", 0) + held.get("undecodable", 0))
+    if owing := finished.get("vanished_open", 0):
+        which = target.command("failures", "--state", "unconfirmed")
+        yield f"{records(owing)} no longer in the source, with an effect still open; which: {which}"
     counts = counted(result.counts, result.total, finished.get("vanished", 0), finished.get("stale", 0))
     older = finished.get("unfinished_older", 0)
     counts += f", {older:,} unfinished with outputs of older steps" if older else ""

@@ -117,6 +117,7 @@ def _counts_line(found: Answer) -> Iterator[Text]:
     ]
     more = (
         ("vanished", "vanished"),
+        ("vanished_open", "of them with an effect still open"),
         ("stale", "stale"),
         ("unfinished_older", "unfinished with outputs of older steps"),
         ("skipped", "ended early, of those succeeded"),
@@ -151,7 +152,7 @@ def _advice(found: Answer, target: Target) -> str:
         return "" if _alive(found["runs"]) else f"Next: {target.run_command}"
     if counts["failed"] or counts["quarantined"]:
         return f"Next: {target.command('failures')}"
-    if counts["unconfirmed"]:
+    if counts["unconfirmed"] or found["vanished_open"]:
         return f"Next: {target.command('reconcile')}"
     return f"Next: {target.command('rerun', '--stale') if found['stale'] else target.export_command}"
 

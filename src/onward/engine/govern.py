@@ -215,7 +215,7 @@ class Governor:
     async def _answers_due(self, counts: Counts, only: tuple[int, ...] | None = None) -> float | None:
         """When what is unconfirmed is asked about again; None where nothing is that is stayed for."""
         waits_for_a_person = counts.held.get("person", 0) + counts.held.get(UNDECODABLE, 0)
-        if counts.of(State.UNCONFIRMED) + counts.gone_open <= waits_for_a_person:
+        if counts.of(State.UNCONFIRMED) + counts.vanished_open <= waits_for_a_person:
             return None
         due, stays = await self.standings.answers_due(self._wait_ends, only)
         if stays:

@@ -233,6 +233,13 @@ class Session:
             else:
                 self._store.end_run(self._begun.run, ONWARD_FAULT, type(error).__name__)
         self._store.close()
+        self._outlive_sends()
+
+    def _outlive_sends(self) -> None:
+        """The run's sign of life goes when its last send has returned, be it long after its end."""
+        if not self._worker.sends_on:
+            store, run = self._store, self._begun.run
+            self._local.threads.when_sent(lambda: store.sends_ended(run))
 
     async def _governed(self, own: asyncio.Task[Any] | None) -> Ending | None:
         """`own`: this run's own task, where nobody but a step can have cancelled it."""
@@ -321,6 +328,7 @@ class Session:
                 code = STOPPED_EARLY
                 ending = Ending(code, "the end of the run could not be recorded", str(error), "run")
         self._store.close()
+        self._outlive_sends()
         seconds = time.time() - self._began
         plain = {str(state): n for state, n in counts.states.items()}
         self._events.emit(
@@ -330,6 +338,7 @@ class Session:
             counts=plain,
             total=counts.total,
             vanished=counts.vanished,
+            vanished_open=counts.vanished_open,
             source_complete=counts.source_complete,
             held=counts.held,
             stale=stale,
@@ -359,7 +368,7 @@ class Session:
 
     def _remains(self, counts: Counts) -> Remains:
         failed = counts.of(State.FAILED) + counts.of(State.QUARANTINED) + counts.of(State.UNCONFIRMED)
-        failed += counts.gone_open  # what they owe is owed, whether or not the source still has them
+        failed += counts.vanished_open  # what they owe is owed, whether or not the source still has them
         unfinished = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
         stale = counts.held.get("stale", 0) + counts.held.get(UNDECODABLE, 0)
         worker = self._worker

@@ -50,6 +50,7 @@ class Worker:
     It lives on the event loop and never touches the store: commits arrive through `committed`, which the journal
     calls in its own thread. `on_fatal` hears of failures that stop the run, `on_died` of a call's process dying,
     `on_suspects` of suspects that were claimed among others, since what became of their effects is open.
+    `sends_on`: a coroutine that sends does not let itself be cancelled, so that nobody can tell when it ends.
     `patient`: False where no rate, no hours and no outage is waited for.
     """
 
@@ -74,6 +75,7 @@ class Worker:
         self.is_claiming = False
         self.share = Share()
         self.error: BaseException | None = None
+        self.sends_on = False
         self.may_claim: Callable[[], bool] = lambda: True
         self.is_cancelled: Callable[[], bool] = lambda: False
         self.on_fatal: Callable[[Attempt, Classified], None] = lambda attempt, failure: None
@@ -396,16 +398,20 @@ class Worker:
         assert attempt.step is not None
         self._emit("call_abandoned", attempt, step=attempt.step.name, reason="it does not return")
         self.admission.leave(attempt)
-        if attempt.sending and slot.cut == "timeout":
-            self._loop.call_later(self._effects.patience(attempt), self._never_returned, attempt)
+        if attempt.sending:
+            self.sends_on = self.sends_on or not self._in_thread(attempt)
+            if slot.cut == "timeout":
+                self._loop.call_later(self._effects.patience(attempt), self._never_returned, attempt)
+            else:
+                self._never_returned(attempt, cut=True)
             return
         self._end(attempt, Raised(_timeout(attempt.step.timeout)) if slot.cut == "timeout" else None)
 
-    def _never_returned(self, attempt: Attempt) -> None:
-        """A send that goes on long past its deadline: only a person can tell what may come of it."""
+    def _never_returned(self, attempt: Attempt, cut: bool = False) -> None:
+        """A send that goes on long past its deadline, or (`cut`) as its run ends: its end is not heard any more."""
         if attempt.sending:
             assert attempt.step is not None
-            self._state(attempt, self._effects.never_returned(attempt))
+            self._state(attempt, self._effects.never_returned(attempt, cut))
             self._plan_flush(True)
 
     def _end(self, attempt: Attempt, outcome: CallOutcome | None) -> None:

@@ -81,6 +81,7 @@ def status(desk: Desk, subject: Subject) -> dict[str, Any]:
         "counts": {str(state): counts.of(state) for state in State},
         "waiting": [_waiting(one) for one in standing.waiting],
         "vanished": counts.vanished,
+        "vanished_open": counts.vanished_open,
         "stale": results.stale(subject.today),
         "older_versions": results.older(subject.today),
         "unfinished_older": standing.older.records,

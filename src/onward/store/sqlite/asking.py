@@ -11,7 +11,7 @@ import orjson
 
 from onward.codec import loads
 from onward.model import Counts, State, StepVersion
-from onward.policy.effects import UNDECODABLE
+from onward.policy.effects import SENDING, UNDECODABLE
 from onward.policy.suspects import SUSPECT
 from onward.ports.clock import Clock
 from onward.ports.desk import Became, ExportWish
@@ -35,6 +35,7 @@ WAITS = {
     None: "back-off after a failure",
     "stale": "a stored output no longer decodes; rerun makes it anew",
     UNDECODABLE: "a person: an effect is open, and what is stored of it no longer decodes",
+    SENDING: "the end of a call that was cut and may still be sending, or of its process",
     ELSEWHERE: "the outcome of another record, which has taken the obligation over",
     SUSPECT: "suspected of killing its process; the next run tries it in a child process",
 }

@@ -87,9 +87,7 @@ class SqliteWorkStore:
                 begun = RunBegun(run, instance, new_instance, 0)
                 begun.other_keys = names.other_keys(change, start)
                 begun.dead_runs, begun.others = self._bury(change, run)
-                ended = [sent_by for sent_by in change.array("given_up_calls") if not self._locks.is_held(sent_by)]
-                if ended:
-                    change.execute("ask_about_given_up", ended)
+                self._ask_about_ended_calls(change)
                 if not start.asks_only:
                     if not begun.others:
                         begun.reset_failed = self._reset_failed(change, start)
@@ -129,6 +127,7 @@ class SqliteWorkStore:
 
     def take_over(self, run: int) -> list[DeadRun]:
         with self._change_by(run) as change:
+            self._ask_about_ended_calls(change)
             return self._bury(change, run)[0]
 
     def note_stop(self, run: int, reason: str) -> None:
@@ -166,6 +165,16 @@ class SqliteWorkStore:
         if run not in self._sends_on:
             self._locks.drop(run)
         return head
+
+    def sends_ended(self, run: int) -> None:
+        self._sends_on.discard(run)
+        self._locks.drop(run)
+
+    def _ask_about_ended_calls(self, change: Change) -> None:
+        """What was given up on may be asked about once its call has returned, or its process has died."""
+        ended = [run for run in change.array("given_up_calls") if not self._locks.is_held(run)]
+        if ended:
+            change.execute("ask_about_given_up", ended)
 
     def instance_of(self, run: int) -> int:
         return self._instances[run]

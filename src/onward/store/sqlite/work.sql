@@ -61,7 +61,9 @@ UPDATE records SET
             THEN 'unconfirmed' ELSE 'pending' END,
     run = NULL, fence = fence + 1, since = :now,
     attempts = max(attempts - started, 0),
-    hold = CASE WHEN deaths >= :to_suspect OR solo_deaths > 0 THEN 'suspect' END,
+    hold = CASE
+        WHEN EXISTS (SELECT 1 FROM effects e WHERE e.record = records.id AND e.state = 'intended' AND e.run = :run) THEN 'sending'
+        WHEN deaths >= :to_suspect OR solo_deaths > 0 THEN 'suspect' END,
     started = 0
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'in_progress' AND run = :run
 
