@@ -135,7 +135,7 @@ _PROMPT = (
     Flag("--system", "system", "The system's text, Jinja2 too.", "FILE"),
     Flag("--schema", "schema", "A JSON schema that answers have to fit; they are then JSON values.", "FILE"),
     Flag("--out", "out", "Where the answers go when all is done: .jsonl, .csv, .parquet.", "FILE"),
-    Flag("--name", "name", "The job's name; else prompt- and the input's.", "NAME"),
+    Flag("--name", "name", "The job's name; of tickets.csv it is prompt-tickets.", "NAME"),
     Flag("--base-url", "base_url", "Where the API is; else OPENAI_BASE_URL, else OpenAI.", "URL"),
     Flag("--api", "api", "responses, or chat for servers that have only that.", "API", one_of("responses", "chat"),
          "responses", "responses"),
@@ -152,7 +152,8 @@ _PROMPT = (
     Flag("--dedupe", "dedupe", "Equal requests are asked once and share the answer."),
     Flag("--delimiter", "delimiter", "Between the cells of a CSV file.", "CHAR"),
     Flag("--encoding", "encoding", "Of a CSV file, where it is not UTF-8: cp1252.", "NAME"),
-    *(flag for flag in _RUN if flag.name not in ("--budget", "--param")),
+    *(flag for flag in _RUN if flag.name not in ("--budget", "--store", "--param")),
+    _STORE._replace(help="Path or sqlite:///…; else .onward/onward.db by INPUT."),
     Flag("--param", "params", "A prompt's job takes none.", "NAME=VALUE", short="-p", many=True),
 )  # fmt: skip
 ABOUT = (_STORE, _JOB_NAME, _INSTANCE, _PARAM, DEBUG)
@@ -260,19 +261,21 @@ RUN_HELP = f"""Run a job, or resume it: what is done stays done.
 
 PROMPT_HELP = f"""Ask a model about every row of a file: CSV, JSON Lines or Parquet.
 
-What is answered is kept at once, in .onward/ beside INPUT: after Ctrl-C, a
-kill, an outage or a spent budget the same command goes on where it was. The
-template is Jinja2; a row's columns are its variables, {{{{ body }}}}, and
-{{{{ row["Order No."] }}}} is one whose name is no word. The API's key is taken from
-OPENAI_API_KEY in the environment.
+Every answer is kept at once, in .onward/ beside INPUT: after Ctrl-C, a
+kill, an outage or a spent budget the same command goes on where it was.
+The template is Jinja2, a row's columns are its variables: {{{{ body }}}}, and
+{{{{ row["Order No."] }}}} where the name is no word. The key of the API is
+OPENAI_API_KEY of the environment.
 
 \b
-  onward prompt tickets.csv --key id --template summary.txt --model gpt-5-mini \\
-      --out summaries.csv
-  onward prompt tickets.csv --key id --template triage.txt --schema ticket.json \\
-      --model gpt-5-mini --max-output-tokens 500 --budget 20 --out triage.jsonl
-  onward prompt calls.parquet --key call --template notes.txt --model llama \\
-      --base-url http://localhost:8000/v1 --api chat --max-concurrency 64
+Examples:
+onward prompt tickets.csv --key id --template summary.txt \\
+    --model gpt-5-mini --out summaries.csv
+onward prompt tickets.csv --key id --template triage.txt \\
+    --schema ticket.json --model gpt-5-mini --max-output-tokens 500 \\
+    --budget 20 --out triage.jsonl
+onward prompt calls.parquet --key call --template notes.txt \\
+    --model llama --base-url http://localhost:8000/v1 --api chat
 
 {EXIT_CODES}"""
 

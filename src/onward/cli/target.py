@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from onward.job.job import Job
 
 
+PROMPT = "prompt-"
 _PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@\s]*@")
 
 
@@ -45,9 +46,11 @@ class Target:
         """How it is run; from the store alone, without the job's file, it cannot be."""
         if self.again:
             return _typed(*self.again)
-        return (
-            f"onward run JOB, the file that declares '{self.job}'" if isinstance(self.job, str) else self.command("run")
-        )
+        if not isinstance(self.job, str):
+            return self.command("run")
+        if self.job.startswith(PROMPT):
+            return f"onward prompt, as '{self.job}' was run before"
+        return f"onward run JOB, the file that declares '{self.job}', or onward prompt as before"
 
     @property
     def export_command(self) -> str:
