@@ -243,6 +243,29 @@ def test_json_for_programs_ends_with_the_status(place: Prompts) -> None:
     assert "6 rows written to answers.jsonl." in ended.stderr
 
 
+def test_with_a_limit_what_there_is_is_written_and_the_rest_is_next(place: Prompts) -> None:
+    ended = place.prompt("--limit", "2", "--out", "answers.csv")
+    assert ended.returncode == 0
+    assert [row["key"] for row in place.rows("answers.csv")] == ["T-0", "T-1"]
+    assert " s. 2 rows written to answers.csv. Next: onward prompt " in ended.stdout.splitlines()[-1]
+    assert last_command(ended.stdout) == [*place.words, "--out", "answers.csv"]
+
+
+def test_answers_that_cannot_be_written_are_kept(place: Prompts) -> None:
+    (place.folder / "out").mkdir()
+    place.server.control(latency=3)
+    process = place.start(*place.words, "--out", "out/answers.csv", env=place.server.environment)
+    place.server.wait_until_open(6)
+    (place.folder / "out").rmdir()
+    assert process.wait() == 3
+    told = (place.folder / "said.txt").read_text()
+    command = "onward export --store .onward/onward.db --job prompt-tickets --out out/answers.csv --flat"
+    assert f"; what is done is kept, {command} writes it" in told
+    (place.folder / "out").mkdir()
+    place.fine(*command.split()[1:])
+    assert len(place.rows("out/answers.csv")) == 6
+
+
 def test_equal_requests_are_asked_once(place: Prompts) -> None:
     place.tickets([["a", "same"], ["b", "same"], ["c", "other"]])
     (place.folder / "summary.txt").write_text("{{ body }}")
