@@ -150,3 +150,41 @@ def test_it_chooses_by_itself(tmp_path: Path, words: tuple[str, ...]) -> None:
     refused = place.onward("rerun", "job.py", "--sample", "3", *words)
     assert refused.returncode == 2
     assert "--sample chooses by itself" in refused.stderr
+
+
+def test_a_prompt_without_a_job_file_is_tried_on_some_rows(tmp_path: Path) -> None:
+    words = ("prompt", "in.jsonl", "--key", "id", "--template", "t.txt", "--model", "small", "--price-in", "4")
+    words += ("--price-out", "12")
+    with asked(tmp_path) as (place, server):
+        (tmp_path / "t.txt").write_text("In one sentence: {{ text }}")
+        place.write("in.jsonl", rows(60))
+        env = server.environment
+        assert place.onward(*words, env=env).returncode == 0
+        (tmp_path / "t.txt").write_text("Briefly: {{ text }}")
+        estimate = place.fine(*words, "--estimate", env=env)
+        assert "60 records, 60 done, 0 to go" in estimate
+        said = place.fine(*words, env=env)
+        assert "60 kept from the older prompt; re-running the old ones would cost about $0.0" in said
+        hint = next(line for line in said.splitlines() if line.startswith("to try the new one on 50"))
+        assert hint.endswith("--price-out 12 --sample 50")
+        found = json.loads(place.fine(*words, "--sample", "5", "--json", env=env))
+        assert found["newer"]["succeeded"] == 5
+        assert found["rest"]["records"] == 55
+    assert len(server.log("/v1/responses")) == 65
+
+
+def test_a_sample_that_is_stopped_is_finished_by_the_next_run(tmp_path: Path) -> None:
+    with asked(tmp_path) as (place, server):
+        place.write("in.jsonl", rows(20))
+        place.run(env=server.environment)
+        place.job(NEWER)
+        server.control(key="another")
+        stopped = place.onward("rerun", "job.py", "--sample", "5", env=server.environment)
+        assert stopped.returncode == 4
+        assert "the run stopped" in stopped.stdout
+        assert "5 records of them not yet at an end" in stopped.stdout
+        assert len(place.export()) == 20
+        server.control(key="local-key")
+        after = place.run(env=server.environment)
+    assert after.counts == {"succeeded": 20}
+    assert after.status["stale"] == 15

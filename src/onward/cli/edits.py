@@ -38,7 +38,7 @@ def of_models(told: Announcement, target: Target) -> Edited:
     lines = [*kept[:-1], f"{kept[-1]}; re-running the {_which(stale, kept)} {price(again)}: "]
     lines[-1] += target.command("rerun", "--stale")
     if stale > TRIED_FIRST:
-        first = target.command("rerun", "--sample", str(TRIED_FIRST))
+        first = target.sample_command(TRIED_FIRST)
         lines.append(f"to try the new one on {TRIED_FIRST} of them first, and see both side by side: {first}")
     return Edited(lines, stale)
 

@@ -34,7 +34,7 @@ def told(found: Mapping[str, Any], target: Target) -> Iterator[str]:
     if not found["to_go"]:
         yield f"Nothing is left to do. Next: {target.export_command}"
     elif finish["usd"] is None or time["seconds"] is None:
-        tried = target.command("run", "--limit", str(TRIED_FIRST))
+        tried = f"{target.run_command} --limit {TRIED_FIRST}"
         what = "time" if finish["usd"] is not None else "cost and time"
         yield f"To have {what} told, try some first: {tried}; then ask again"
     else:

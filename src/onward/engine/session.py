@@ -62,9 +62,9 @@ class Options:
     `waits` hears in words that another program holds the store. `before_exit` is called before a second signal ends
     the process. `asks_about`: a person asks about the effects of these records, which are all that the run takes up; it
     feeds nothing. `only`: likewise, without asking. For tests and rehearsals: `source` stands in for the job's own,
-    `plan` for that of the job; `opened` is a store that is open already, with `in_process` steps that are for worker processes run here, and not `patient`
-    waits for no rate, no hours and no outage; `around` is given what makes the calls and what gives a record's input as
-    JSON text, and returns what is asked to make them instead.
+    `plan` for that of the job; `opened` is a store that is open already, with `in_process` steps that are for worker
+    processes run here, and not `patient` waits for no rate, no hours and no outage; `around` is given what makes the
+    calls and what gives a record's input as JSON text, and returns what is asked to make them instead.
     """
 
     store: str | None = None
@@ -518,4 +518,5 @@ def _assignment(job: Job, binding: Binding, plan: Plan, run: int) -> Assignment 
         run,
         binding.instance,
         {step.name: step.version for step in plan.steps},
+        reference.recipe,
     )

@@ -42,7 +42,7 @@ def fingerprint(parts: Sequence[str]) -> str:
 
 class StepCode(NamedTuple):
     """A step's fingerprint, and what its code names that describes itself: models and prompts. `parts`: fingerprints of
-    its code, its models and its prompts alone, by which it can be told what has changed; empty where `version=` is."""
+    its code (unless it has a `version=`), its models and its prompts alone, by which it is told what has changed."""
 
     version: str
     described: tuple[Described, ...]
@@ -69,18 +69,18 @@ def step_code(
     parts = code.parts(plain)
     described = (*code.described, *(one for use in uses for one in described_in(use)))
     if version is not None:
-        return StepCode(str(version), described)
+        return StepCode(str(version), described, _apart(described))
     declared = [] if schema is None else [f"schema {canonical(schema)}"]
     used = [_use(use, param, ignored) for use in uses]
     plain_uses = [text for use, text in zip(uses, used, strict=True) if not described_in(use)]
-    own = [*code.without_described(parts), *declared, *plain_uses]
-    return StepCode(fingerprint([*parts, *declared, *used]), described, _apart(own, described))
+    own = fingerprint([*code.without_described(parts), *declared, *plain_uses])
+    return StepCode(fingerprint([*parts, *declared, *used]), described, (("code", own), *_apart(described)))
 
 
-def _apart(code: Sequence[str], described: Sequence[Described]) -> tuple[tuple[str, str], ...]:
+def _apart(described: Sequence[Described]) -> tuple[tuple[str, str], ...]:
     models = sorted({one.described() for one in described if isinstance(one, AskedModel)})
     prompts = sorted({one.described() for one in described if not isinstance(one, AskedModel)})
-    return ("code", fingerprint(code)), ("model", fingerprint(models)), ("prompt", fingerprint(prompts))
+    return ("model", fingerprint(models)), ("prompt", fingerprint(prompts))
 
 
 def used_params(uses: Sequence[Any]) -> list[str]:
