@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from onward import codec, runner
 from onward.engine.bill import asking
@@ -242,6 +242,37 @@ def release(
     """
     selection = choices.Selection(keys, from_file, all, kind, step, stale, dry_run)
     return _act("release", job, store, params, instance, selection)
+
+
+@overload
+def rerun(
+    job: Job | str,
+    *keys: Any,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    from_file: str | Path | None = None,
+    all: bool = False,
+    kind: str | None = None,
+    step: str | None = None,
+    stale: bool = False,
+    sample: None = None,
+    dry_run: bool = False,
+) -> Marked: ...
+
+
+@overload
+def rerun(
+    job: Job,
+    *,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    step: str | None = None,
+    stale: bool = False,
+    sample: int,
+    dry_run: bool = False,
+) -> Compared: ...
 
 
 def rerun(

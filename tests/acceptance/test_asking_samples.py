@@ -12,7 +12,6 @@ import onward
 from acceptance.asking_jobs import ASKING, asked, rows
 from acceptance.jobs import Place
 from onward.job.loading import load_job
-from onward.operate.sampling import Compared
 
 NEWER = ASKING.replace('"In one sentence: ', '"[[tokens=12]] Briefly: ')
 ONE_REFUSED = NEWER.replace(
@@ -128,7 +127,6 @@ def test_without_models_it_works_without_money(tmp_path: Path) -> None:
     assert "Making the other 4 anew. Next: onward rerun job.py --stale" in said
     place.job(plain.replace("* 9", "* 5"))
     found = onward.rerun(load_job(str(tmp_path / "job.py")), sample=2)
-    assert isinstance(found, Compared)
     assert found.newer["characters"] == 5
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from acceptance.asking_jobs import ASKING, asked, rows
+from acceptance.jobs import Place
 
 
 def test_status_tells_the_cost_to_finish(tmp_path: Path) -> None:
@@ -51,3 +53,48 @@ def test_before_five_samples_and_for_steps_that_ask_nothing(tmp_path: Path) -> N
     place.job('job = onward.Job("plain", source=onward.jsonl("in.jsonl", key="id"))\n@job.step\ndef a(record): ...\n')
     assert place.run("--limit", "1").status["cost"]["to_finish"]["usd"] == 0
     assert "cost:" not in place.fine("status", "job.py")
+
+
+def test_the_time_to_finish_is_told_with_its_range_once_a_run_has_been_at_work(tmp_path: Path) -> None:
+    slow = """
+import asyncio
+job = onward.Job("case", source=onward.jsonl("in.jsonl", key="id"), concurrency=2)
+
+@job.step
+async def work(record):
+    await asyncio.sleep(0.1)
+    if len(list(HERE.glob("done.*"))) >= 130:
+        raise onward.Fatal("enough")
+    (HERE / f"done.{record['id']}").touch()
+"""
+    place = Place(tmp_path, slow)
+    place.write("in.jsonl", rows(1000))
+    stopped = place.run()
+    assert stopped.code == 4
+    told = stopped.status["time_to_finish"]
+    assert told["p10"] < told["seconds"] < told["p90"]
+    assert told["seconds"] > 800 / 130
+    assert "to finish: about " in place.fine("status", "job.py")
+
+
+def test_without_the_job_its_costs_are_known_from_the_store(tmp_path: Path) -> None:
+    with asked(tmp_path) as (place, server):
+        place.write("in.jsonl", rows(20))
+        there = place.run("--limit", "10", env=server.environment).status["cost"]["to_finish"]
+    store = ("--store", ".onward/onward.db", "--job", "case")
+    assert json.loads(place.fine("status", *store, "--json"))["cost"]["to_finish"] == there
+
+
+def test_the_end_of_a_run_says_what_it_cost_and_what_all_have(tmp_path: Path) -> None:
+    with asked(tmp_path) as (place, server):
+        place.write("in.jsonl", rows(20))
+        first = place.fine("run", "job.py", "--limit", "10", env=server.environment)
+        first_in = sum(line["input_tokens"] for line in server.log("/v1/responses"))
+        second = place.fine("run", "job.py", env=server.environment)
+        all_in = sum(line["input_tokens"] for line in server.log("/v1/responses"))
+    assert "cost: $0.0" in first
+    assert f"spent ({first_in:,} tokens in, " in first
+    (line,) = [line for line in second.splitlines() if line.startswith("cost of this run: ")]
+    assert f"({all_in - first_in:,} tokens in, " in line
+    assert "in all: $0.0" in line
+    assert f"({all_in:,} tokens in, " in line

@@ -151,7 +151,7 @@ _PROMPT = (
     Flag("--price-out", "price_out", "US dollars for a million tokens of output.", "USD", dollars),
     Flag("--price-cached", "price_cached", "US dollars for a million tokens of cached input.", "USD", dollars),
     Flag("--dedupe", "dedupe", "Equal requests are asked once and share the answer."),
-    Flag("--sample", "sample", "After an edit: make N rows anew at once, and lay old and new side by side.", "N", count),
+    Flag("--sample", "sample", "After an edit: make N rows anew, and lay old and new side by side.", "N", count),
     Flag("--delimiter", "delimiter", "Between the cells of a CSV file.", "CHAR"),
     Flag("--encoding", "encoding", "Of a CSV file, where it is not UTF-8: cp1252.", "NAME"),
     *(flag for flag in _RUN if flag.name not in ("--budget", "--store", "--param")),
