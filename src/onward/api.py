@@ -605,7 +605,9 @@ def _subject(desk: Desk, job: Job | str, params: Any, instance: str | None) -> S
     steps = _steps_now(job, binding, facts)
     if steps is None:
         today = {step.name: step.version for step in facts.versions}
-        return Subject(_name(job), facts.name, facts.number, today)
+        parts = desk.version_parts(facts.number)
+        asks = {step: True for step, version in today.items() if "model" in parts.get((step, version), {})}
+        return Subject(_name(job), facts.name, facts.number, today, asks)
     today = {step.name: step.version for step in steps}
     return Subject(_name(job), facts.name, facts.number, today, asking(steps))
 

@@ -98,3 +98,13 @@ def test_the_end_of_a_run_says_what_it_cost_and_what_all_have(tmp_path: Path) ->
     assert f"({all_in - first_in:,} tokens in, " in line
     assert "in all: $0.0" in line
     assert f"({all_in:,} tokens in, " in line
+
+
+def test_a_step_that_asks_is_known_as_such_without_the_job(tmp_path: Path) -> None:
+    with asked(tmp_path) as (place, server):
+        place.write("in.jsonl", rows(20))
+        place.run("--limit", "2", env=server.environment)
+    store = ("--store", ".onward/onward.db", "--job", "case")
+    told = json.loads(place.fine("status", *store, "--json"))["cost"]["to_finish"]
+    assert told["usd"] is None
+    assert "fewer than 5 records" in told["why"]

@@ -42,7 +42,7 @@ def fingerprint(parts: Sequence[str]) -> str:
 
 class StepCode(NamedTuple):
     """A step's fingerprint, and what its code names that describes itself: models and prompts. `parts`: fingerprints of
-    its code (unless it has a `version=`), its models and its prompts alone, by which it is told what has changed."""
+    its code (unless it has a `version=`), its models and its prompts, if any, by which it is told what has changed."""
 
     version: str
     described: tuple[Described, ...]
@@ -80,7 +80,7 @@ def step_code(
 def _apart(described: Sequence[Described]) -> tuple[tuple[str, str], ...]:
     models = sorted({one.described() for one in described if isinstance(one, AskedModel)})
     prompts = sorted({one.described() for one in described if not isinstance(one, AskedModel)})
-    return ("model", fingerprint(models)), ("prompt", fingerprint(prompts))
+    return tuple((what, fingerprint(texts)) for what, texts in (("model", models), ("prompt", prompts)) if texts)
 
 
 def used_params(uses: Sequence[Any]) -> list[str]:

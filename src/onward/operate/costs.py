@@ -12,7 +12,6 @@ from onward.policy.forecast import Moments, Range, time_left
 from onward.ports.bill import Bill, Pace
 
 UNREAD = "the input is not read to its end"
-WITHOUT_JOB = "without the job's file it is not known what it asks"
 
 
 def spent(one: Spent) -> dict[str, Any]:
@@ -23,14 +22,11 @@ def to_finish(
     bill: Bill,
     counts: Counts,
     today: Mapping[str, str],
-    asks: Mapping[str, bool] | None,
+    asks: Mapping[str, bool],
     unread: int | None = None,
 ) -> dict[str, Any]:
-    """What is still to be spent. `asks` None: the job is not at hand; `unread`: how many records more its source has,
-    None where nobody has counted them."""
-    if asks is None and not bill.sums:
-        return told(Outlook(None), WITHOUT_JOB)
-    found = cost_to_come(bill, today, asks or {}, unread or 0)
+    """What is still to be spent. `unread`: how many records more the source has, None where nobody has counted them."""
+    found = cost_to_come(bill, today, asks, unread or 0)
     if unread is None and not counts.source_complete and (asks or bill.sums):
         return told(Outlook(None), UNREAD)
     return told(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,13 +24,13 @@ VANISHED = "vanished"
 @dataclass(frozen=True, slots=True)
 class Subject:
     """One instance of a job. `today`: versions by step, in step order, of the job as it is now. `asks`: the steps that
-    ask models, and whether the prices of these are known; None where the job is not at hand."""
+    ask models, and whether the prices of these are known (True where the job is not at hand)."""
 
     job: str
     instance: str
     number: int
     today: Mapping[str, str]
-    asks: Mapping[str, bool] | None = None
+    asks: Mapping[str, bool] = field(default_factory=dict)
 
 
 def choose_instance(desk: Desk, job: str, named: str | None) -> InstanceFacts:

@@ -211,7 +211,7 @@ def _rest(desk: Desk, subject: Subject, step: str | None) -> dict[str, Any]:
         having = [group for group in standing.results if step in group.made_by]
         number = sum(group.count + group.changed for group in having)
         again = _from_step(having, list(subject.today), step)
-    cost: Again = cost_of_again(bill, subject.today, subject.asks or {}, again)
+    cost: Again = cost_of_again(bill, subject.today, subject.asks, again)
     return {"records": number, **told(cost.cost), "by_older_versions": list(cost.older)}
 
 

@@ -88,7 +88,7 @@ def changed_parts(older: Sequence[Mapping[str, str]], now: Mapping[str, str]) ->
     """What differs between versions and today's, of code, model and prompt; nothing where it is not known of all."""
     if not now or not all(older):
         return []
-    return sorted({part for one in older for part in now if one.get(part) != now[part]})
+    return sorted({part for one in older for part in {*one, *now} if one.get(part) != now.get(part)})
 
 
 def redone(groups: Sequence[ResultGroup], today: Mapping[str, str]) -> dict[str, int]:

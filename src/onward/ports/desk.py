@@ -140,6 +140,9 @@ class Desk(Protocol):
     def bill(self, instance: int, steps: Sequence[str], again: bool) -> Bill:
         """What the cost to come is told from. `steps`: today's, in order; `again`: with what failed, too."""
 
+    def version_parts(self, instance: int) -> Mapping[tuple[str, str], Mapping[str, str]]:
+        """By step and version the fingerprints of what the version was made of."""
+
     def pace(self, instance: int) -> Pace | None:
         """How quickly records ended in the newest run that tells it."""
 

@@ -257,7 +257,7 @@ class WorkStore(Protocol):
         """What cost and time to come are told from, without what failed. `steps`: today's, in order."""
 
     def version_parts(self, instance: int) -> Mapping[tuple[str, str], Mapping[str, str]]:
-        """By step and version the fingerprints of what the version was made of, where they are known."""
+        """By step and version the fingerprints of what the version was made of."""
 
     def note_pace(self, run: int, pace: Pace) -> None:
         """How quickly records have ended lately; nothing where the run has ended."""

@@ -59,6 +59,10 @@ class SqliteDesk:
         with connection._plain_errors(self.path):
             return billing.read_bill(self._reader, instance, steps, again)
 
+    def version_parts(self, instance: int) -> dict[tuple[str, str], dict[str, str]]:
+        with connection._plain_errors(self.path):
+            return billing.read_version_parts(self._reader, instance)
+
     def pace(self, instance: int) -> Pace | None:
         with connection._plain_errors(self.path):
             return billing.read_pace(self._reader, instance)

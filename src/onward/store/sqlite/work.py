@@ -338,8 +338,7 @@ class SqliteWorkStore:
         run = int(self._connection.last_insert_rowid())
         change.run_number, change._common["run"] = run, run
         chain.begin(change, start.host, start.steps)
-        if known := [[one.name, one.version, dumps(dict(one.parts))] for one in start.steps if one.parts]:
-            change.execute("insert_versions", known)
+        change.execute("insert_versions", [[one.name, one.version, dumps(dict(one.parts))] for one in start.steps])
         return run
 
     def _bury(self, change: Change, run: int) -> tuple[list[DeadRun], int]:
