@@ -59,8 +59,8 @@ DEFECTS = (
                 "            self.slots.put(self.held[fact.record, fact.fence], first=True)\n",
             ),
             (
-                "        elif fact.started:\n            self.slots.put(",
-                "        elif fact.started:\n            fact.checkpoint is None and self.slots.put(",
+                "        elif fact.started:\n            self._put(",
+                "        elif fact.started:\n            fact.checkpoint is None and self._put(",
             ),
         ),
         ("tests/unit/test_engine_durability.py",),
