@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Literal
 
 from corpus import prepared
-from onward.llm import Model, Prompt
 from pydantic import BaseModel, Field
 from stand_in import wait_until_there
 
 from onward import Job, jsonl
+from onward.llm import Model, Prompt
 
 HERE = Path(__file__).resolve().parent
 REAL = bool(os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"))

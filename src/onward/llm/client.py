@@ -35,7 +35,8 @@ def client_of(model: Declared) -> openai.AsyncOpenAI:
 def _new(url: str, key: str) -> openai.AsyncOpenAI:
     timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)  # the step has a timeout of its own
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
-    inner = openai.DefaultAsyncHttpxClient(limits=limits, timeout=timeout)
+    # Its pool costs the same however many connections are open; the default's looks at all of them for each request.
+    inner = openai.DefaultAioHttpClient(limits=limits, timeout=timeout)
     return openai.AsyncOpenAI(api_key=key, base_url=url, max_retries=0, timeout=timeout, http_client=inner)
 
 
