@@ -95,7 +95,8 @@ async def _serve(inbox: BinaryIO, outbox: Outbox, marks: int | None) -> None:
 
 
 async def _open(first: dict[str, Any], purse: Purse) -> _ChildCaller:
-    reference = JobReference(Path(first["file"]) if first["file"] else None, first["module"], first["name"])
+    file = Path(first["file"]) if first["file"] else None
+    reference = JobReference(file, first["module"], first["name"], first["recipe"])
     job = load_reference(reference)
     params = job.bind_json(first["params"]).params
     plan = job.plan(params)

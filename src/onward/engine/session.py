@@ -472,4 +472,5 @@ def _assignment(job: Job, binding: Binding, plan: Plan, run: int) -> Assignment 
         run,
         binding.instance,
         {step.name: step.version for step in plan.steps},
+        reference.recipe,
     )

@@ -28,12 +28,14 @@ Classify = Callable[[Exception], StepOutcome | type[StepOutcome] | None]
 class JobReference(NamedTuple):
     """How another process finds a job again: by its file, or by its module where it is part of a package.
 
-    Without either (a notebook) it cannot. `name` is the job's own name.
+    Without either (a notebook) it cannot. `name` is the job's own name. With a `recipe` the module declares no job, but
+    has a function `job_of` that makes one of this text.
     """
 
     file: Path | None
     module: str | None
     name: str
+    recipe: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
