@@ -233,8 +233,8 @@ class Fact:
     `lineage` is set with SUCCEEDED: the versions that made the result, in step order. `gate`: where a record that
     leaves this run waits for its next call (JSON text of a group's or step's name and a value), None for no such place.
     `sent_by`: the job that had sent what this checkpoint adopts; empty: the far side said that it had it; None: it was
-    this record itself. `spending` counts also where the fence is gone; `answers`: (fingerprint of a request, the
-    answer's text) that other records may take.
+    this record itself. `spending` counts also where the fence is gone, and is not None where a step that asks
+    models is over; `answers`: (fingerprint of a request, the answer's text) that other records may take.
     """
 
     record: int
@@ -333,8 +333,11 @@ class FeedOutcome:
 
 @dataclass(slots=True, frozen=True)
 class StepVersion:
+    """`parts`: fingerprints of what the version is made of, by what it is: code, model, prompt."""
+
     name: str
     version: str
+    parts: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True, frozen=True)

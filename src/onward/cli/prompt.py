@@ -41,6 +41,7 @@ class PromptFlags(RunFlags):
     price_out: float | None
     price_cached: float | None
     dedupe: bool
+    sample: int | None
     delimiter: str | None
     encoding: str | None
     store: str | None
@@ -49,7 +50,12 @@ class PromptFlags(RunFlags):
 
 
 def prompt(input: str | None, **flags: Unpack[PromptFlags]) -> int:
-    return begin(lambda: _runnable(input, flags), flags)
+    number = flags["sample"]
+    if number is None:
+        return begin(lambda: _runnable(input, flags), flags)
+    from onward.cli.sample import sample
+
+    return sample(_runnable(input, flags).target, number, None, False, flags["as_json"])
 
 
 def _runnable(input: str | None, flags: PromptFlags) -> Runnable:
@@ -147,7 +153,7 @@ def _again(input: str, flags: PromptFlags) -> Iterator[str]:
     yield from ("onward", "prompt", input)
     for flag in COMMANDS["prompt"].flags:
         given: Any = flags.get(flag.into)
-        if flag.into in _OF_A_RUN or given is None or given is False or given == flag.default:
+        if flag.into in _OF_A_RUN or flag.into == "sample" or given is None or given is False or given == flag.default:
             continue
         for value in given if flag.many else [given]:
             yield flag.name

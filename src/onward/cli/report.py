@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onward import runner
+from onward.cli import edits, spending
 from onward.cli.target import Target
 from onward.cli.words import brief, counted, duration, records
 
@@ -57,8 +58,10 @@ def _put_back(told: Announcement) -> Iterator[str]:
 
 def _versions(told: Announcement, target: Target) -> Iterator[str]:
     results, today = told.results, told.versions
+    told_of_models = edits.of_models(told, target)
+    yield from told_of_models.lines
     for step, versions in results.older(today).items():
-        for version, number in versions.items():
+        for version, number in versions.items() if step not in told.asks else ():
             yield f"{number:,} kept from the older version of {step} ({version[:8]}; now {today[step][:8]})"
     for step, number in results.lacking(today).items():
         yield f"{number:,} kept that were made without {step}, which is a new step"
@@ -68,7 +71,7 @@ def _versions(told: Announcement, target: Target) -> Iterator[str]:
         yield f"{results.changed:,} kept whose input has changed since"
     yield from _unfinished(told, target)
     stale = results.stale(today)
-    if stale:
+    if stale and stale != told_of_models.stale:
         yield f"{records(stale)} stale; re-run them with: {target.command('rerun', '--stale')}"
 
 
@@ -94,6 +97,7 @@ def closing(result: RunResult, finished: Mapping[str, Any], target: Target, take
         yield "the input is empty: it has no records"
     if finished.get("head"):
         yield f"history: {finished['head']}"
+    yield from spending.closing(finished)
     yield from _adopted(finished.get("adopted", {}))
     waiting = finished.get("held", {}).get("stale", 0)
     if waiting:

@@ -45,6 +45,7 @@ class RunFlags(TypedDict):
     grace: float
     log_format: str
     as_json: bool
+    estimate: bool
     source_changed: bool
     no_create: bool
 
@@ -74,6 +75,10 @@ def begin(what: Callable[[], Runnable], flags: RunFlags) -> int:
     try:
         with termination_interrupts():
             runnable = what()
+            if flags["estimate"]:
+                from onward.cli.estimate import estimate
+
+                return estimate(runnable.target, flags["limit"], flags["as_json"])
             options = {
                 "concurrency": flags["concurrency"],
                 "budget": runnable.budget,
@@ -231,6 +236,21 @@ def _text_teller(as_json: bool) -> Teller:
     from onward.cli.lines import Lines
 
     return Lines()
+
+
+@contextlib.contextmanager
+def watching() -> Iterator[dict[str, Any]]:
+    """How a run that belongs to another command is watched: options for it."""
+    teller = _text_teller(as_json=True)
+    try:
+        yield {
+            "progress": teller.progress,
+            "listeners": [(teller.event, False)],
+            "announce": lambda told: teller.start(),
+            "before_exit": _last_words,
+        }
+    finally:
+        teller.stop()
 
 
 def _json_log() -> Teller:

@@ -52,6 +52,12 @@ class Target:
             return f"onward prompt, as '{self.job}' was run before"
         return f"onward run JOB, the file that declares '{self.job}', or onward prompt as before"
 
+    def sample_command(self, number: int) -> str:
+        """How some stale records are made anew first; by what runs the job where it has no file."""
+        if self.again:
+            return _typed(*self.again, "--sample", str(number))
+        return self.command("rerun", "--sample", str(number))
+
     @property
     def export_command(self) -> str:
         return self.command("export", *self.results)

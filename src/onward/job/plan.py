@@ -132,7 +132,7 @@ class StepPlan:
 
     `encode` turns the returned value into JSON text; raises OutputError. `decode` turns that into the value that a
     later step is given, where its parameter has no annotation of its own. `version` is its fingerprint. `effect`: None
-    for a pure step. `models`: those that its code names.
+    for a pure step. `models`: those that its code names. `parts`: fingerprints of what its version is made of.
     """
 
     index: int
@@ -153,6 +153,7 @@ class StepPlan:
     group: GroupPlan | None = None
     decode: Callable[[str], Any] = loads
     models: tuple[ModelTraits, ...] = ()
+    parts: tuple[tuple[str, str], ...] = ()
 
 
 class ResourcePlan(NamedTuple):

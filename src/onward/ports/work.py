@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from onward.model import Claimed, Counts, Fact, FeedBlock, FeedOutcome, Met, ResultGroup, Spending, StepVersion
+from onward.ports.bill import Bill, Pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +252,15 @@ class WorkStore(Protocol):
 
     def shared_answer(self, run: int, fingerprint: str) -> str | None:
         """The answer to a request that the run's instance has had before."""
+
+    def bill(self, instance: int, steps: Sequence[str]) -> Bill:
+        """What cost and time to come are told from, without what failed. `steps`: today's, in order."""
+
+    def version_parts(self, instance: int) -> Mapping[tuple[str, str], Mapping[str, str]]:
+        """By step and version the fingerprints of what the version was made of, where they are known."""
+
+    def note_pace(self, run: int, pace: Pace) -> None:
+        """How quickly records have ended lately; nothing where the run has ended."""
 
     def older_outputs(self, instance: int, today: Mapping[str, str]) -> OlderOutputs:
         """What unfinished records go on from though today's steps (versions by step) would make it anew. It costs

@@ -319,12 +319,16 @@ def _failed_record(
     failed_runs: int,
     at: float,
     vanished: int,
+    received: str | None,
     *waits: Any,
 ) -> FailedRecord:
     text = _error(message, waits[2])
     waits_for = waiting(state, *waits) if state == State.UNCONFIRMED else None
     counters = attempts, deaths, failed_runs
-    return FailedRecord(key, State(state), step, kind, error_type, text, *counters, at, waits_for, bool(vanished))
+    answer = None if received is None else str(loads(received))
+    return FailedRecord(
+        key, State(state), step, kind, error_type, text, *counters, at, waits_for, bool(vanished), answer
+    )
 
 
 def _error(message: str | None, waits_for: str | None) -> str:

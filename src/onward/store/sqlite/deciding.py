@@ -78,11 +78,24 @@ class Act:
         if choice.act != "rerun":
             state = BEGINNING[choice.act]
             return self.connection.execute(SQL["in_state"], {"instance": self.instance, "state": state})
-        lineages = None
+        return self.connection.execute(SQL["finished"], self._finished())
+
+    def _finished(self) -> dict[str, Any]:
+        """Which finished records the choice means."""
+        choice, lineages = self.choice, None
         if choice.stale or choice.having is not None:
             lineages = orjson.dumps([number for number, made in self.lineages.items() if self._wants(*made)]).decode()
-        bindings = {"instance": self.instance, "lineages": lineages, "changed": int(choice.having is None)}
-        return self.connection.execute(SQL["finished"], bindings)
+        return {"instance": self.instance, "lineages": lineages, "changed": int(choice.having is None)}
+
+    def sample(self, number: int) -> tuple[list[int], int]:
+        """So many of them, from the middle of equal stretches of the source's order; and how many there are."""
+        with self.connection:
+            total = int(next(self.connection.execute(SQL["count_finished"], self._finished()))[0])
+            number = min(number, total)
+            places = [(2 * one + 1) * total // (2 * number) for one in range(number)]
+            bindings = {**self._finished(), "places": orjson.dumps(places).decode()}
+            found = [record for (record,) in self.connection.execute(SQL["sample_finished"], bindings)]
+        return found, total
 
     def _wants(self, made_by: dict[str, str], skipped: str | None, changed: bool = False) -> bool:
         """Whether the choice means results that these versions made."""

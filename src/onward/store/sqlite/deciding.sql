@@ -10,6 +10,19 @@ UNION ALL
 SELECT id FROM records
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold = 'stale'
 
+-- name: count_finished
+SELECT count(*) FROM records
+WHERE instance = :instance AND state = 'succeeded' AND vanished = 0
+  AND (:lineages IS NULL OR :changed AND input_changed = 1 OR lineage IN (SELECT value FROM json_each(:lineages)))
+
+-- name: sample_finished
+SELECT id FROM (
+    SELECT id, row_number() OVER (ORDER BY position, id) - 1 AS place FROM records
+    WHERE instance = :instance AND state = 'succeeded' AND vanished = 0
+      AND (:lineages IS NULL OR :changed AND input_changed = 1 OR lineage IN (SELECT value FROM json_each(:lineages))))
+WHERE place IN (SELECT value FROM json_each(:places))
+ORDER BY place
+
 -- name: matching_ended
 SELECT r.id, r.vanished, r.generation, r.step, r.solo_deaths
 FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value LEFT JOIN failures f ON f.record = r.id

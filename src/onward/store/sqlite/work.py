@@ -11,13 +11,27 @@ from typing import Any
 import apsw
 import orjson
 
+from onward.codec import dumps
 from onward.errors import LeaseLost, OnwardError, SourceMoved, StoreWriteError
 from onward.model import Counts, ResultGroup, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
+from onward.ports.bill import Bill, Pace
 from onward.ports.clock import Clock
 from onward.ports.work import Batch, DeadRun, FeedState, GateStanding, OlderOutputs, Outcome, Pause, RunBegun, RunStart
-from onward.store.sqlite import chain, claims, connection, facts, feeding, gates, ledger, names, spending, waits
+from onward.store.sqlite import (
+    billing,
+    chain,
+    claims,
+    connection,
+    facts,
+    feeding,
+    gates,
+    ledger,
+    names,
+    spending,
+    waits,
+)
 from onward.store.sqlite.change import Change, storable
 from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.reading import read_counts, read_older_outputs, read_result_versions
@@ -200,6 +214,18 @@ class SqliteWorkStore:
             found = change.one("find_answer", fingerprint=fingerprint)
             return None if found is None else str(found)
 
+    def bill(self, instance: int, steps: Sequence[str]) -> Bill:
+        self._check_fault()
+        with connection._plain_errors(self.path):
+            return billing.read_bill(self._connection, instance, steps, again=False)
+
+    def version_parts(self, instance: int) -> dict[tuple[str, str], dict[str, str]]:
+        return billing.read_version_parts(self._connection, instance)
+
+    def note_pace(self, run: int, pace: Pace) -> None:
+        with self._change(self._instances[run], run) as change:
+            change.execute("note_pace", pace=billing.as_text(pace))
+
     def older_outputs(self, instance: int, today: Mapping[str, str]) -> OlderOutputs:
         return read_older_outputs(self._connection, instance, today)
 
@@ -312,6 +338,8 @@ class SqliteWorkStore:
         run = int(self._connection.last_insert_rowid())
         change.run_number, change._common["run"] = run, run
         chain.begin(change, start.host, start.steps)
+        if known := [[one.name, one.version, dumps(dict(one.parts))] for one in start.steps if one.parts]:
+            change.execute("insert_versions", known)
         return run
 
     def _bury(self, change: Change, run: int) -> tuple[list[DeadRun], int]:
