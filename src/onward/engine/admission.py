@@ -139,7 +139,6 @@ class Admission:
         gate = self.gates.of(attempt)
         if gate.outage.is_on:
             gate.trial = attempt
-            attempt.began = time.time()
         return True
 
     def leave(self, attempt: Attempt) -> None:

@@ -48,6 +48,7 @@ from onward.policy.endings import (
 from onward.policy.versions import ResultVersions
 from onward.ports.bill import Bill
 from onward.ports.clock import Clock
+from onward.ports.models import close_all
 from onward.ports.source import Source
 from onward.ports.work import OlderOutputs, RunBegun, WorkStore
 
@@ -285,6 +286,7 @@ class Session:
             self._feed.join(1.0)
         for fault in await self._resources.close():
             self._events.emit("resource_failed", reason=fault)
+        await close_all()
         self._local.threads.close()
 
     async def _journal_ends(self) -> None:

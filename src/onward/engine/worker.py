@@ -334,7 +334,7 @@ class Worker:
         self.claim_more()
 
     def _calls_to_come(self) -> bool:
-        return bool(self.slots.ready) or self.is_claiming
+        return bool(self.slots.ready) or self.is_claiming or self._waiting > 0
 
     # Calls.
 
@@ -345,12 +345,14 @@ class Worker:
         step = attempt.step
         assert step is not None
         gate = self.admission.gates.of(attempt)
+        if self.causes.has_open and not await self._told(slot, attempt):
+            return
         if self.admission.may_be_shut(attempt) and not self.admission.enter(attempt):
             self.admission.release(attempt)
             self._put_back(attempt, "its gate was shut before the call")
             return
         gate.calls += 1
-        attempt.inside = gate
+        attempt.inside, attempt.began = gate, time.time()
         caller = attempt.home or (self._processes if step.process else self._caller)
         try:
             if step.effect is not None:
@@ -368,11 +370,25 @@ class Worker:
             if attempt.inside is not None:
                 gate.calls -= 1
                 attempt.inside = None
+            gate.took(time.monotonic() - slot.began)
         if slot.given_up and not attempt.sending:  # what is being sent is waited for
             return
         slot.cut = None
         self._end(attempt, outcome)
         self.causes.after_call()
+
+    async def _told(self, slot: Slot, attempt: Attempt) -> bool:
+        """Wait until a fault beside the call is explained; False where the attempt is over by then."""
+        try:
+            await self.causes.told(self.admission.gates.of(attempt))
+        except asyncio.CancelledError:
+            if not slot.given_up:
+                self._end(attempt, self._cut_short(slot, attempt))
+            return False
+        if self.stopping:
+            self.admission.release(attempt)
+            self.submit(attempt.given_back("the run is stopping"))
+        return not self.stopping
 
     def _cut_short(self, slot: Slot, attempt: Attempt) -> CallOutcome | None:
         task = asyncio.current_task()
