@@ -40,26 +40,7 @@ PROMPT = (
     "prompt tickets.csv --key id --template summary.txt --model gpt-5-mini --budget 5 --max-output-tokens 200 "
     "--concurrency 64"
 )
-WORDS = [
-    "the",
-    "printer",
-    "in",
-    "room",
-    "four",
-    "has",
-    "no",
-    "network",
-    "since",
-    "Monday",
-    "and",
-    "nobody",
-    "answers",
-    "please",
-    "help",
-    "invoice",
-    "is",
-    "wrong",
-]
+WORDS = "the printer in room four has no network since Monday and nobody answers please help invoice is wrong"
 
 
 def main() -> None:
@@ -93,7 +74,7 @@ def killed_and_resumed(
 def tickets(folder: Path) -> None:
     """Three thousand tickets of several lengths, and what is to be asked about each."""
     draw = random.Random(7)
-    rows = [[number, " ".join(draw.choices(WORDS, k=draw.randint(20, 160)))] for number in range(1, 3001)]
+    rows = [[number, " ".join(draw.choices(WORDS.split(), k=draw.randint(20, 160)))] for number in range(1, 3001)]
     with (folder / "tickets.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["id", "body"], *rows])
     (folder / "summary.txt").write_text("Summarise this support ticket in one sentence:\n\n{{ body }}\n")

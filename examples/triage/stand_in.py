@@ -104,13 +104,13 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
+    request_queue_size = 256
+    daemon_threads = True
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Who asks may be killed at any moment: that is no fault."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
-
-    request_queue_size = 256
-    daemon_threads = True
 
 
 def wait_until_there(port: int) -> None:
