@@ -21,7 +21,7 @@ from onward.engine.attempt import Attempt
 from onward.engine.desk import Budgets
 from onward.engine.loops import spawn
 from onward.engine.outcomes import CallOutcome, Died, Raised
-from onward.errors import UsageError
+from onward.errors import OnwardError, UsageError
 from onward.model import Kind, Spending, Spent
 from onward.policy.failures import Classified
 
@@ -128,7 +128,7 @@ class Child:
 
     async def _reserve(self, number: int, asked: int, most: Spent) -> None:
         """The call is about to ask a model: the run's budget says whether it may."""
-        told: dict[str, Any] = {"reserved": asked, "capped": False}
+        told: dict[str, Any] = {"asked": asked, "capped": False}
         try:
             if self._budgets is not None and await self._budgets.reserve(most.model, most):
                 told["capped"] = True
@@ -137,6 +137,15 @@ class Child:
             told["refused"] = str(error)
         if number not in self._calls:
             self._lose(number)
+        self._outbox.put(told)
+
+    async def _batch_answer(self, asked: int, fingerprint: str) -> None:
+        """The call wants to know what came of a request in a batch."""
+        told: dict[str, Any] = {"asked": asked, "text": None, "spent": None}
+        with contextlib.suppress(OnwardError):  # the run is ending, for a reason that is told elsewhere
+            if self._budgets is not None and (known := await self._budgets.batch_answer(fingerprint)) is not None:
+                told["text"] = known.text
+                told["spent"] = None if known.spent is None else asdict(known.spent)
         self._outbox.put(told)
 
     def close(self) -> None:
@@ -224,6 +233,8 @@ class Child:
                 self._ready.exception()
         elif "reserve" in message:
             spawn(self._reserve(message["call"], message["asked"], Spent(**message["reserve"])))
+        elif "batched" in message:
+            spawn(self._batch_answer(message["asked"], message["batched"]))
         elif message["call"] in self._calls:
             attempt, future = self._calls[message["call"]]
             attempt.spending.extend(messages.spending_from_message(message["spending"]))

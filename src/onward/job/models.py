@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
 from onward.errors import UsageError
+from onward.ports.batches import Provider
 
 PICO = 10**12
 
@@ -42,7 +43,8 @@ class Cap:
 class ModelTraits:
     """What a run knows of a model that a step names. Rates count by the minute; `title` is for people.
 
-    `priced`: what it costs is known. Those with the same object share its ceilings.
+    `priced`: what it costs is known. Those with the same object share its ceilings. `place`: its address as declared;
+    `batching`: makes what talks to the provider, where the model is asked in batches.
     """
 
     name: str
@@ -52,6 +54,8 @@ class ModelTraits:
     max_concurrency: int | None = None
     budget: Cap | None = None
     priced: bool = False
+    place: str = ""
+    batching: Callable[[], Provider] | None = None
 
 
 class AskedModel(Described):

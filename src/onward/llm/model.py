@@ -6,6 +6,7 @@ from typing import Any, TypeVar, overload
 
 from onward.llm.declaration import Declared
 from onward.llm.prompt import Prompt
+from onward.ports.batches import Provider
 
 T = TypeVar("T")
 
@@ -29,6 +30,11 @@ class Model(Declared):
 
     Raises DeclarationError.
     """
+
+    def batches(self) -> Provider:
+        from onward.llm.batching import Batches
+
+        return Batches(self)
 
     @overload
     async def ask(self, prompt: Prompt, *, returns: type[T], **variables: Any) -> T: ...
