@@ -196,7 +196,7 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
                 gates=plan.groups,
                 effects=tuple((step.effect.name, step.effect.formerly) for step in plan.steps if step.effect),
                 asks_only=asks_only,
-                batch_models=tuple((model.name, model.place) for model in plan.models if model.batching is not None),
+                batch_models=tuple((one.name, one.place, one.path) for one in plan.models if one.batching is not None),
                 key_fields={step.effect.name: step.effect.fields for step in plan.steps if step.effect},
             )
         )

@@ -23,7 +23,7 @@ RECORDS = 40
 MODEL = 'Model("small", mode="batch", max_output_tokens=100, prices={"input": 4.0, "output": 12.0}{more})'
 
 JOB = """
-import onward.engine.batches as engine, onward.llm.batching as provider
+import onward.engine.carrying as engine, onward.llm.batching as provider
 from onward.llm import Model, Prompt
 from pydantic import BaseModel
 
@@ -46,7 +46,7 @@ def dies(owner, name, when):
         os.kill(os.getpid(), 9)
     setattr(owner, name, instead)
 
-OWNERS = {"engine": engine.Batches, "provider": provider.Batches}
+OWNERS = {"engine": engine.Carrier, "provider": provider.Batches}
 if os.environ.get("DIES"):
     owner, name, when = os.environ["DIES"].split()
     dies(OWNERS[owner], name, when)
@@ -74,7 +74,7 @@ def job_text(step: str = STEP, more: str = "") -> str:
 
 def batch_job(tmp_path: Path, step: str = STEP, more: str = "", texts: list[str] | None = None) -> Place:
     place = Place(tmp_path, job_text(step, more))
-    texts = texts or [f"text {number}" for number in range(RECORDS)]
+    texts = texts or [f"text\u2028{number}" for number in range(RECORDS)]
     place.write("in.jsonl", [{"id": f"k{n}", "text": f"{text} [[key=k{n}]]"} for n, text in enumerate(texts)])
     return place
 
@@ -139,6 +139,8 @@ DEATHS = {
     "all is brought in": "engine _end before",
 }
 
+NOTHING_MADE = ("the file is uploaded, and nobody knows", "the file is known")
+
 
 @pytest.mark.parametrize("moment", DEATHS)
 def test_after_a_death_the_batch_is_found_and_nothing_is_sent_twice(
@@ -150,7 +152,7 @@ def test_after_a_death_the_batch_is_found_and_nothing_is_sent_twice(
     ran = run(place, server)
     assert (ran.code, ran.counts) == (0, {"succeeded": RECORDS})
     assert made(server)["batches"] == 1
-    assert made(server)["files"] == 1
+    assert made(server)["files"] == 1 + (moment in NOTHING_MADE)
     assert set(carried_out(server).values()) == {1} and len(carried_out(server)) == RECORDS
     assert ran.status["cost"]["requests"] == RECORDS
     assert files_left(server) == []
@@ -391,4 +393,96 @@ def test_outside_a_run_there_is_nobody_who_would_wait(tmp_path: Path, server: Ll
         timeout=60,
     )
     assert ended.stdout.startswith("UsageError: model small has mode='batch'"), ended.stderr
+    assert made(server) == {}
+
+
+def test_a_refusal_of_the_batch_leaves_nothing_behind(tmp_path: Path) -> None:
+    with llm_server(tmp_path, at={"POST /v1/batches": "400*1"}) as server:
+        place = batch_job(tmp_path)
+        ran = run(place, server)
+        assert (ran.code, ran.counts) == (4, {"pending": RECORDS})
+        assert "the provider refuses requests to model small" in ran.said
+        assert files_left(server) == []
+        ran = run(place, server)
+        assert (ran.code, ran.counts) == (0, {"succeeded": RECORDS})
+        assert len(events(place, "batch_found")) == 0
+
+
+SMALL_ROOM = """
+from dataclasses import replace
+look = provider.Batches.look
+
+async def looked(self, batch):
+    state = await look(self, batch)
+    too_much = state.is_over and state.total > 12
+    return replace(state, status="failed", code="token_limit_exceeded", files=()) if too_much else state
+
+provider.Batches.look = looked
+"""
+
+
+def test_where_a_provider_has_no_room_for_so_many_fewer_are_sent(tmp_path: Path, server: LlmServer) -> None:
+    place = batch_job(tmp_path, SMALL_ROOM + STEP)
+    ran = run(place, server)
+    assert (ran.code, ran.counts) == (0, {"succeeded": RECORDS})
+    numbers = [
+        json.loads(one["detail"]) if isinstance(one["detail"], str) else one["detail"]
+        for one in events(place, "batch_intended")
+    ]
+    assert [one["requests"] for one in numbers] == [40, 20, 10, 10, 10, 10]
+
+
+def test_two_runs_at_once_send_nothing_twice(tmp_path: Path, server: LlmServer) -> None:
+    place = batch_job(tmp_path)
+    runs = [place.start("run", "job.py", env=server.environment) for _ in range(2)]
+    assert [one.wait(100) for one in runs] == [0, 0]
+    assert set(carried_out(server).values()) == {1} and len(carried_out(server)) == RECORDS
+    assert place.status()["counts"]["succeeded"] == RECORDS
+
+
+KILLS = """
+@job.step
+async def classify(record) -> Verdict:
+    verdict = await model.ask(prompt, text=record["text"], returns=Verdict)
+    if record["id"] == "k3":
+        os.kill(os.getpid(), 9)
+    return verdict
+"""
+
+
+def test_a_suspect_waits_for_its_batch_in_its_child(tmp_path: Path, server: LlmServer) -> None:
+    place = batch_job(tmp_path, KILLS)
+    for _ in range(2):
+        assert place.onward("run", "job.py", env=server.environment).returncode == -signal.SIGKILL
+    ran = run(place, server)
+    assert (ran.code, ran.counts) == (1, {"succeeded": RECORDS - 1, "quarantined": 1})
+    assert set(carried_out(server).values()) == {1}
+
+
+def test_a_run_that_was_told_to_stop_by_a_signal_ends_at_once(tmp_path: Path) -> None:
+    with llm_server(tmp_path, batch_running=600) as server:
+        place = batch_job(tmp_path)
+        running = place.start("run", "job.py", env=server.environment)
+        wait_until(lambda: place_says(place, "is submitted"))
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(20) == 3
+        assert place.status()["runs"][-1]["reason"] == "SIGTERM"
+
+
+def place_says(place: Place, words: str) -> bool:
+    return words in (place.folder / "said.txt").read_text("utf-8")
+
+
+EFFECT = """
+@job.effect("send", key={"id": str})
+async def send(record, idempotency_key):
+    return await model.ask(prompt, text=record["text"])
+"""
+
+
+def test_a_model_in_batch_mode_cannot_be_asked_in_an_effect(tmp_path: Path, server: LlmServer) -> None:
+    place = batch_job(tmp_path, EFFECT, texts=["one"])
+    ran = run(place, server)
+    assert (ran.code, ran.counts) == (1, {"unconfirmed": 1})
+    assert "ask it in a step, not in an effect" in place.failures()[0]["error"]
     assert made(server) == {}

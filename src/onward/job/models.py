@@ -43,8 +43,8 @@ class Cap:
 class ModelTraits:
     """What a run knows of a model that a step names. Rates count by the minute; `title` is for people.
 
-    `priced`: what it costs is known. Those with the same object share its ceilings. `place`: its address as declared;
-    `batching`: makes what talks to the provider, where the model is asked in batches.
+    `priced`: what it costs is known. Those with the same object share its ceilings. `place`: its address as declared,
+    `path` that of its API there; `batching`: makes what talks to the provider, where the model is asked in batches.
     """
 
     name: str
@@ -55,6 +55,7 @@ class ModelTraits:
     budget: Cap | None = None
     priced: bool = False
     place: str = ""
+    path: str = ""
     batching: Callable[[], Provider] | None = None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import openai
 
@@ -30,6 +30,8 @@ CHUNK = "onward_chunk"
 AGAIN = frozenset({"batch_expired", "batch_cancelled"})
 TRANSIENT = frozenset({408, 409, 425})
 SOON = 1.0
+NO_LINE_ENDS = "\x85\u2028\u2029"
+"""Letters within texts that some take for ends of lines."""
 _DIALECTS: Mapping[str, Any] = {"responses": responses, "chat": chat}
 
 
@@ -40,9 +42,11 @@ class Batches:
         self._model = model
 
     def line(self, fingerprint: str, path: str, body: str) -> bytes:
+        for letter in NO_LINE_ENDS:
+            body = body.replace(letter, f"\\u{ord(letter):04x}")
         return f'{{"custom_id":"{fingerprint}","method":"POST","url":"/v1{path}","body":{body}}}\n'.encode()
 
-    async def upload(self, name: str, lines: BinaryIO) -> str:
+    async def upload(self, name: str, lines: IO[bytes]) -> str:
         file = f"{name}.jsonl", lines
         made = await self._client(MOVE_WITHIN).files.create(file=file, purpose="batch")
         return _text(made, "id")
@@ -66,7 +70,7 @@ class Batches:
         async for batch in self._client().batches.list(limit=PAGE):  # newest first
             if (batch.metadata or {}).get(CHUNK) == chunk:
                 return _state(batch)
-            if batch.created_at < since - MOST_APART:
+            if (batch.created_at or since) < since - MOST_APART:
                 break
         return None
 
@@ -79,16 +83,32 @@ class Batches:
     async def results(self, batch: BatchState) -> AsyncIterator[list[Said]]:
         for file in batch.files:
             block, size = list[Said](), 0
-            async with self._client(MOVE_WITHIN).files.with_streaming_response.content(file) as response:
-                async for line in response.iter_lines():
-                    if line.strip():
-                        block.append(self._said(line))
-                        size += len(line)
-                    if len(block) >= LINES or size >= SIZE:
-                        yield block
-                        block, size = [], 0
+            async for line in self._lines(file):
+                block.append(self._said(line))
+                size += len(line)
+                if len(block) >= LINES or size >= SIZE:
+                    yield block
+                    block, size = [], 0
             if block:
                 yield block
+
+    async def _lines(self, file: str) -> AsyncIterator[bytes]:
+        """The lines of a file; none where it is no longer there."""
+        client, rest = self._client(MOVE_WITHIN), bytearray()
+        try:
+            async with client.files.with_streaming_response.content(file) as response:
+                async for piece in response.iter_bytes():
+                    *lines, last = piece.split(b"\n")
+                    if lines:
+                        yield bytes(rest) + lines[0]
+                        for line in lines[1:]:
+                            yield line
+                        rest.clear()
+                    rest += last
+        except openai.NotFoundError:
+            return
+        if rest:
+            yield bytes(rest)
 
     async def forget(self, files: Sequence[str]) -> None:
         for file in files:
@@ -103,7 +123,7 @@ class Batches:
     def _client(self, within: float = ASK_WITHIN) -> openai.AsyncOpenAI:
         return client_of(self._model).with_options(timeout=within)
 
-    def _said(self, line: str) -> Said:
+    def _said(self, line: bytes) -> Said:
         """What a line of a result file says. Raises BadResponse for what is none."""
         try:
             told = loads(line)

@@ -15,6 +15,7 @@ from onward.errors import DeclarationError
 from onward.job.checks import positive_int, yes_or_no
 from onward.job.models import AskedModel, Cap, ModelTraits, in_picodollars
 from onward.job.place import calling_place
+from onward.llm import chat, responses
 from onward.llm.prices import Price, price_of
 from onward.ports.batches import Provider
 
@@ -99,6 +100,7 @@ class Declared(AskedModel):
             budget=cap,
             priced=self.price is not None,
             place=base_url or "",
+            path=responses.PATH if api == "responses" else chat.PATH,
             batching=self.batches if mode == "batch" else None,
         )
 

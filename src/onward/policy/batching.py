@@ -9,6 +9,8 @@ MOST_BYTES = 64 << 20
 FIRST_LOOK = 0.25
 LONGEST_PAUSE = 60.0
 SHARE_OF_AGE = 0.1
+NO_ROOM_CODES = frozenset({"token_limit_exceeded"})
+"""By which a provider says that too much waits there already."""
 WINDOW = 24 * 3600.0
 """Seconds that a provider takes at most."""
 MUCH_LATER = WINDOW + 3600.0
@@ -29,6 +31,7 @@ def is_forgotten(at: float, now: float) -> bool:
     return now > at + MUCH_LATER
 
 
-def fewer(requests: int) -> int | None:
-    """How many to send together after the provider had no room for so many; None where one was too many."""
-    return requests // 2 if requests > 1 else None
+def fewer(requests: int, others: int) -> int | None:
+    """How many to send together after the provider had no room for so many beside `others`; None where one alone was
+    too much."""
+    return max(requests // 2, 1) if requests > 1 or others else None

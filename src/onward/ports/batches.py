@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
-from typing import BinaryIO, Literal, Protocol
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import IO, Literal, Protocol
 
 from onward.model import Spent
 
@@ -45,7 +45,7 @@ class Said:
 class Provider(Protocol):
     """Batches of one model. All of it raises what `policy.failures` classifies."""
 
-    async def upload(self, name: str, lines: BinaryIO) -> str:
+    async def upload(self, name: str, lines: IO[bytes]) -> str:
         """The provider's name for a file with these lines."""
 
     async def uploaded(self, name: str) -> str | None:
@@ -82,6 +82,11 @@ class Queue:
     path: str
     requests: int
     bytes: int
+
+    def without(self, requests: int) -> Queue:
+        """What is left once its first ones have been sent."""
+        left = self.requests - requests
+        return replace(self, requests=left, bytes=self.bytes * left // self.requests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +177,9 @@ class BatchStore(Protocol):
         """Keep what came of requests, count what it cost, and let go of the records that waited for no more. What is
         known already is passed over; how many were not."""
 
-    def end_chunk(self, run: int, chunk: str, status: str, reason: str, fault: str | None) -> int:
-        """Its batch is over. Requests without an answer wait again, or, where they have been sent in vain too often,
-        have `fault` for an answer (None: that does not count); how many they are."""
+    def end_chunk(
+        self, run: int, chunk: str, status: str, reason: str, fault: str | None, told: Collection[str]
+    ) -> int:
+        """Its batch is over, or will not be made. Requests without an answer wait again, or, where they have been sent
+        in vain too often, have `fault` for an answer (None: that does not count); how many they are. `told`: those of
+        which it is known that they were not carried out; others of a batch that was completed may be charged."""

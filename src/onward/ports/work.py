@@ -15,7 +15,7 @@ class RunStart:
     """What a run says of itself when it begins. `location`: None when it will not feed, nor look at its input.
     `effects`: the ledger names that its job declares, each with those that it had before. `asks_only`: it is no "next
     run", but asks about effects, and leaves all else as it is. `gates`: the names of its groups. `key_fields`: what
-    the keys of its effects are made of, by ledger name. `batch_models`: (name, place) of models asked in
+    the keys of its effects are made of, by ledger name. `batch_models`: (name, place, path) of models asked in
     batches."""
 
     job: str
@@ -30,7 +30,7 @@ class RunStart:
     asks_only: bool = False
     gates: tuple[str, ...] = ()
     key_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    batch_models: tuple[tuple[str, str], ...] = ()
+    batch_models: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ waits no more.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Any
@@ -65,7 +65,7 @@ def release(change: Change, start: RunStart) -> None:
     if not change.rows("has_waits"):
         return
     versions = orjson.dumps([step.version for step in start.steps]).decode()
-    models = orjson.dumps([orjson.dumps(one).decode() for one in start.batch_models]).decode()
+    models = orjson.dumps([[one[:2], one[2]] for one in start.batch_models]).decode()
     change.execute("release_batched", versions=versions, models=models, to_suspect=DEATHS_TO_SUSPECT)
     change.execute("forget_unsent")
 
@@ -157,7 +157,9 @@ class SqliteBatches:
             _answer(change, answers)
             return len(rows)
 
-    def end_chunk(self, run: int, chunk: str, status: str, reason: str, fault: str | None) -> int:
+    def end_chunk(
+        self, run: int, chunk: str, status: str, reason: str, fault: str | None, told: Collection[str]
+    ) -> int:
         with self._change_by(run) as change:
             model, requests, batch, ended = change.rows("find_chunk", chunk=chunk)[0]
             if ended is not None:
@@ -165,14 +167,15 @@ class SqliteBatches:
             left = change.rows("left_of_chunk", chunk=chunk)
             given_up = [row for row in left if fault is not None and row[1] >= MOST_TRIES]
             again = [row[0] for row in left if fault is None or row[1] < MOST_TRIES]
-            if status == "completed" and left:  # they may have been carried out, and charged
-                lost = Spent(model, requests=len(left), lost=len(left))
-                spending.book(change, lost, sum(row[2] for row in left), sum(row[3] for row in left))
+            lost = [row for row in left if row[4] not in told] if status == "completed" else []
+            if lost:  # they may have been carried out
+                counted = Spent(model, requests=len(lost), lost=len(lost))
+                spending.book(change, counted, sum(row[2] for row in lost), sum(row[3] for row in lost))
             change.execute("end_chunk", chunk=chunk, status=status)
             change.execute("put_out_of_chunk", again, uncounted=int(fault is None))
             _answer(change, [[row[0], fault, 1, None] for row in given_up])
-            counted = {"requests": requests, "answered": requests - len(left), "again": len(again)}
-            _tell(change, "batch_finished", reason or None, chunk=chunk, batch=batch, status=status, **counted)
+            numbers = {"requests": requests, "answered": requests - len(left), "again": len(again)}
+            _tell(change, "batch_finished", reason or None, chunk=chunk, batch=batch, status=status, **numbers)
             return len(left)
 
 

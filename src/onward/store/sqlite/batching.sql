@@ -3,7 +3,9 @@ INSERT INTO batched (instance, fingerprint, model, place, path, body, size, pico
 SELECT :instance, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, octet_length(value ->> 4),
     value ->> 5, value ->> 6, value ->> 7
 FROM json_each(:rows) WHERE true
-ON CONFLICT (instance, fingerprint) DO NOTHING
+ON CONFLICT (instance, fingerprint) DO UPDATE SET path = excluded.path, body = excluded.body, size = excluded.size,
+    picodollars = excluded.picodollars, tokens = excluded.tokens
+WHERE chunk IS NULL AND answer IS NULL AND path <> excluded.path
 
 -- name: drop_waits
 DELETE FROM batch_waits WHERE record IN (SELECT value FROM json_each(:rows))
@@ -49,7 +51,8 @@ WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND va
     SELECT 1 FROM batch_waits w JOIN batched b ON b.instance = w.instance AND b.fingerprint = w.fingerprint
     WHERE w.record = records.id AND w.generation = records.generation AND b.answer IS NULL
       AND w.version IN (SELECT value FROM json_each(:versions))
-      AND json_array(b.model, b.place) IN (SELECT value FROM json_each(:models)))
+      AND (b.chunk IS NOT NULL AND json_array(b.model, b.place) IN (SELECT value -> '$[0]' FROM json_each(:models))
+           OR json_array(json_array(b.model, b.place), b.path) IN (SELECT value FROM json_each(:models))))
 
 -- name: find_batched
 SELECT answer, fault, spent FROM batched WHERE instance = :instance AND fingerprint = :fingerprint
@@ -124,7 +127,7 @@ WHERE batched.id = f.id
 UPDATE chunks SET picodollars = max(picodollars - :picodollars, 0), tokens = max(tokens - :tokens, 0) WHERE id = :chunk
 
 -- name: left_of_chunk
-SELECT id, tries, picodollars, tokens FROM batched WHERE chunk = :chunk AND answer IS NULL ORDER BY id
+SELECT id, tries, picodollars, tokens, fingerprint FROM batched WHERE chunk = :chunk AND answer IS NULL ORDER BY id
 
 -- name: put_out_of_chunk
 UPDATE batched SET chunk = NULL, tries = tries - :uncounted
