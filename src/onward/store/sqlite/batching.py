@@ -64,7 +64,7 @@ def release(change: Change, start: RunStart) -> None:
     for them alone and are not sent yet are not going to be."""
     if not change.rows("has_waits"):
         return
-    versions = orjson.dumps([step.version for step in start.steps]).decode()
+    versions = orjson.dumps([[step.name, step.version] for step in start.steps]).decode()
     models = orjson.dumps([[one[:2], one[2]] for one in start.batch_models]).decode()
     change.execute("release_batched", versions=versions, models=models, to_suspect=DEATHS_TO_SUSPECT)
     change.execute("forget_unsent")

@@ -50,7 +50,7 @@ WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND va
   AND NOT EXISTS (
     SELECT 1 FROM batch_waits w JOIN batched b ON b.instance = w.instance AND b.fingerprint = w.fingerprint
     WHERE w.record = records.id AND w.generation = records.generation AND b.answer IS NULL
-      AND w.version IN (SELECT value FROM json_each(:versions))
+      AND json_array(records.step, w.version) IN (SELECT value FROM json_each(:versions))
       AND (b.chunk IS NOT NULL AND json_array(b.model, b.place) IN (SELECT value -> '$[0]' FROM json_each(:models))
            OR json_array(json_array(b.model, b.place), b.path) IN (SELECT value FROM json_each(:models))))
 
