@@ -161,9 +161,9 @@ def test_after_a_death_the_batch_is_found_and_nothing_is_sent_twice(
 
 
 def test_a_batch_that_is_listed_late_is_waited_for(tmp_path: Path) -> None:
-    with llm_server(tmp_path, batch_list_lag=2.0) as server:
+    with llm_server(tmp_path, batch_list_lag=6.0) as server:
         place = batch_job(tmp_path)
-        place.job(job_text().replace("engine.SETTLE = 1.0", "engine.SETTLE = 6.0"))
+        place.job(job_text().replace("engine.SETTLE = 1.0", "engine.SETTLE = 15.0"))
         died = place.onward("run", "job.py", env={**server.environment, "DIES": "provider submit after"})
         assert died.returncode == -signal.SIGKILL
         assert run(place, server).code == 0
