@@ -486,3 +486,35 @@ def test_a_model_in_batch_mode_cannot_be_asked_in_an_effect(tmp_path: Path, serv
     assert (ran.code, ran.counts) == (1, {"unconfirmed": 1})
     assert "ask it in a step, not in an effect" in place.failures()[0]["error"]
     assert made(server) == {}
+
+
+BOTH = """
+online = Model("large")
+
+@job.step
+async def both(record):
+    return await model.ask(prompt, text=await online.ask(prompt, text=record["text"]))
+"""
+
+
+def test_a_step_asks_models_of_one_mode(tmp_path: Path, server: LlmServer) -> None:
+    place = batch_job(tmp_path, BOTH, texts=["one"])
+    ended = place.onward("run", "job.py", env=server.environment)
+    assert ended.returncode == 2
+    assert "step both asks model large with mode='online' and model small with mode='batch'" in ended.stderr
+    assert made(server) == {}
+
+
+RESTLESS = """
+@job.step(retry=onward.Retry(attempts=1))
+async def classify(record):
+    return await model.ask(prompt, text=f"{record['text']} at {time.time_ns()}")
+"""
+
+
+def test_a_step_that_asks_something_else_each_time_does_not_go_on_for_ever(tmp_path: Path, server: LlmServer) -> None:
+    place = batch_job(tmp_path, RESTLESS, texts=["one"])
+    ran = run(place, server)
+    assert (ran.code, ran.counts) == (1, {"failed": 1})
+    assert "something else each time" in place.failures()[0]["error"]
+    assert made(server)["batches"] == 6

@@ -9,7 +9,7 @@ import pytest
 from store_conformance import Bench, advanced, at, fact, given_back, plain, quarantined
 
 from onward.model import BatchRequest, Claimed, Deferral, Fact, Spending, Spent, State, StepVersion
-from onward.ports.batches import BatchState, Chunk, ChunkWish, KnownAnswer, NoRoom, Said
+from onward.ports.batches import BatchState, Chunk, ChunkWish, KnownAnswer, NoAnswer, NoRoom, Said
 from onward.ports.work import Reservation
 
 MODELS = (("m", "", "/responses"),)
@@ -34,6 +34,10 @@ def answer(name: str, picodollars: int = 40, **given: Any) -> Said:
     return Said(name, "answer", f'"said {name}"', Spent("m", 1, 6, 2, 0, picodollars, **given))
 
 
+def said(name: str) -> KnownAnswer:
+    return KnownAnswer(f'"said {name}"', Spent("m", 1, 6, 2, 0, 40))
+
+
 class Sent:
     """A bench, with short words for batches."""
 
@@ -48,6 +52,9 @@ class Sent:
         facts = [put_off(one, name, **given) for one, name in zip(claimed, names, strict=True)]
         assert self.bench.state(self.run, *facts) == set()
         return claimed
+
+    def answer(self, name: str, record: int = 1, version: str = "1") -> Any:
+        return self.batches.answer(self.run, record, version, name)
 
     def chunk(self, name: str = "c1", **given: Any) -> Chunk:
         made = self.batches.make_chunk(self.run, wish(name, **given))
@@ -84,8 +91,8 @@ def test_a_record_waits_out_of_the_way_until_its_request_is_answered(sent: Sent)
     assert sent.batches.bodies(sent.run, "c1", bodies[0][0], 10) == bodies[1:]
     assert sent.batches.take_in(sent.run, "c1", [answer("g")]) == 1
     assert sent.holds() == {"k": "batch", "l": None, "m": None}
-    assert sent.batches.answer(sent.run, "f") is None
-    assert sent.batches.answer(sent.run, "g").text == '"said g"'
+    assert sent.answer("f") == NoAnswer(0)
+    assert sent.answer("g").text == '"said g"'
     (one,) = sent.bench.claim(sent.run)
     assert (one.key, one.attempts, one.step) == ('"l"', 1, "a")
 
@@ -138,16 +145,16 @@ def test_what_a_request_cost_is_told_by_one_record(sent: Sent) -> None:
     sent.put_off("f", "f")
     sent.chunk()
     sent.batches.take_in(sent.run, "c1", [answer("f")])
-    known = sent.batches.answer(sent.run, "f")
+    known = sent.answer("f")
     assert known == KnownAnswer('"said f"', Spent("m", 1, 6, 2, 0, 40))
     one, other = sent.bench.claim(sent.run, 2)
     done = advanced(one)
     done.spending = [Spending(known.spent, batched="f")]
     sent.bench.state(sent.run, done)
-    assert sent.batches.answer(sent.run, "f") == KnownAnswer('"said f"', None)
+    assert sent.answer("f") == KnownAnswer('"said f"', None)
     assert (sent.spent.requests, sent.spent.picodollars) == (1, 40)
     sent.bench.state(sent.run, advanced(other))
-    assert sent.batches.answer(sent.run, "f") is None  # nobody needs it any more: to be asked again is to be asked anew
+    assert sent.answer("f") == NoAnswer(0)  # nobody needs it any more: to be asked again is to be asked anew
 
 
 @pytest.mark.parametrize("end", [advanced, quarantined])
@@ -158,16 +165,16 @@ def test_answers_last_as_long_as_the_step_that_asked(sent: Sent, end: Any) -> No
     sent.batches.take_in(sent.run, "c1", [answer("f")])
     (one,) = sent.bench.claim(sent.run, 1)
     sent.bench.state(sent.run, put_off(one, "g", known=("f",)))  # a second round
-    assert sent.batches.answer(sent.run, "f") is not None
+    assert sent.answer("f") == said("f")
     sent.chunk("c2")
     sent.batches.take_in(sent.run, "c2", [answer("g")])
     (one,) = sent.bench.claim(sent.run, 1)
     sent.bench.state(sent.run, given_back(one))
-    assert sent.batches.answer(sent.run, "f") is not None
+    assert sent.answer("f") == said("f")
     (one,) = sent.bench.claim(sent.run, 1)
     sent.bench.state(sent.run, end(one))
-    assert sent.batches.answer(sent.run, "f") is None
-    assert sent.batches.answer(sent.run, "g") is None
+    assert sent.answer("f") == NoAnswer(0)
+    assert sent.answer("g") == NoAnswer(0)
 
 
 def test_a_fault_is_told_once_and_the_request_is_made_again(sent: Sent) -> None:
@@ -175,8 +182,8 @@ def test_a_fault_is_told_once_and_the_request_is_made_again(sent: Sent) -> None:
     sent.chunk()
     sent.batches.take_in(sent.run, "c1", [Said("f", "fault", '"down"', None)])
     (one,) = sent.bench.claim(sent.run, 1)
-    assert sent.batches.answer(sent.run, "f") == KnownAnswer('"down"', None)
-    assert sent.batches.answer(sent.run, "f") is None
+    assert sent.answer("f") == KnownAnswer('"down"', None)
+    assert sent.answer("f") == NoAnswer(0)
     sent.bench.state(sent.run, put_off(one, "f"))
     assert sent.chunk("c2").requests == 1
 
@@ -188,7 +195,7 @@ def test_what_has_no_answer_is_sent_again_but_not_for_ever(sent: Sent) -> None:
         sent.chunk(f"c{number}")
         assert sent.end(f"c{number}", "expired") == 1
     assert sent.holds()["k"] is None
-    assert sent.batches.answer(sent.run, "f").text == '"in vain"'
+    assert sent.answer("f").text == '"in vain"'
 
 
 def test_batches_that_failed_as_a_whole_are_not_counted(sent: Sent) -> None:
@@ -299,6 +306,18 @@ def test_what_was_asked_about_an_input_that_has_changed_is_not_sent(sent: Sent) 
     sent.bench.feed(sent.run, [at(0, "k", "2"), at(1, "l"), at(2, "m")], complete=True)
     assert sent.holds()["k"] is None
     assert sent.batches.make_chunk(sent.run, wish()) is None
+
+
+def test_a_step_that_does_not_come_back_to_what_it_asked_is_counted(sent: Sent) -> None:
+    for number, strays in enumerate([0, 1, 2]):
+        (one,) = sent.bench.claim(sent.run, 1)
+        sent.bench.state(sent.run, put_off(one, f"f{number}"))
+        assert (sent.answer("new"), sent.answer("new", version="2")) == (NoAnswer(strays), NoAnswer(0))
+        sent.chunk(f"c{number}")
+        sent.batches.take_in(sent.run, f"c{number}", [answer(f"f{number}")])
+    (one,) = sent.bench.claim(sent.run, 1)
+    sent.bench.state(sent.run, put_off(one, "g", known=("f2",)))  # it has come back to it
+    assert sent.answer("new") == NoAnswer(2)
 
 
 def test_the_history_has_each_step_of_a_chunk(sent: Sent) -> None:

@@ -139,14 +139,12 @@ class Child:
             self._lose(number)
         self._outbox.put(told)
 
-    async def _batch_answer(self, asked: int, fingerprint: str) -> None:
+    async def _batch_answer(self, asked: int, record: int, version: str, fingerprint: str) -> None:
         """The call wants to know what came of a request in a batch."""
-        told: dict[str, Any] = {"asked": asked, "text": None, "spent": None}
-        with contextlib.suppress(OnwardError):  # the run is ending, for a reason that is told elsewhere
-            if self._budgets is not None and (known := await self._budgets.batch_answer(fingerprint)) is not None:
-                told["text"] = known.text
-                told["spent"] = None if known.spent is None else asdict(known.spent)
-        self._outbox.put(told)
+        assert self._budgets is not None
+        with contextlib.suppress(OnwardError):  # the run ends, and this call with it
+            known = await self._budgets.batch_answer(record, version, fingerprint)
+            self._outbox.put({"asked": asked, **asdict(known)})
 
     def close(self) -> None:
         """Let the child close its resources and end; its pipe stays open until it has."""
@@ -234,7 +232,7 @@ class Child:
         elif "reserve" in message:
             spawn(self._reserve(message["call"], message["asked"], Spent(**message["reserve"])))
         elif "batched" in message:
-            spawn(self._batch_answer(message["asked"], message["batched"]))
+            spawn(self._batch_answer(message["asked"], *message["batched"]))
         elif message["call"] in self._calls:
             attempt, future = self._calls[message["call"]]
             attempt.spending.extend(messages.spending_from_message(message["spending"]))

@@ -12,10 +12,13 @@ from onward.engine.purse import Spender
 from onward.errors import BudgetReached
 from onward.job.models import PICO, Cap
 from onward.model import BatchRequest, Spending, Spent
-from onward.ports.batches import KnownAnswer
+from onward.ports.batches import KnownAnswer, NoAnswer
 from onward.ports.models import Deferred
 from onward.ports.work import Reservation, Reserved
 
+MOST_STRAYS = 5
+"""So often a step may not come back to what it had waited for: of things that go on side by side not all need get so
+far before the first of them has to wait."""
 Make = Callable[[], Awaitable[str]]
 
 
@@ -84,11 +87,12 @@ class Budgets:
         run = self._journal().run
         return await asyncio.wrap_future(self._journal().ask(lambda store: store.shared_answer(run, fingerprint)))
 
-    async def batch_answer(self, fingerprint: str) -> KnownAnswer | None:
+    async def batch_answer(self, record: int, version: str, fingerprint: str) -> KnownAnswer | NoAnswer:
         """What came of a request in a batch. What it cost is told to one record."""
-        run = self._journal().run
-        known = await asyncio.wrap_future(self._journal().ask(lambda store: store.batches.answer(run, fingerprint)))
-        if known is None or known.spent is None:
+        run, journal = self._journal().run, self._journal()
+        asking = journal.ask(lambda store: store.batches.answer(run, record, version, fingerprint))
+        known = await asyncio.wrap_future(asking)
+        if isinstance(known, NoAnswer) or known.spent is None:
             return known
         if fingerprint in self._telling:
             return KnownAnswer(known.text, None)
@@ -154,16 +158,21 @@ class CallDesk:
             )
         self._looking += 1
         try:
-            known = await self._budgets.batch_answer(request.fingerprint)
+            known = await self._budgets.batch_answer(self._attempt.claimed.id, step.version, request.fingerprint)
         finally:
             self._looking -= 1
             if not self._looking:
                 self._looked.set()
-        if known is not None:
+        if isinstance(known, KnownAnswer):
             self._known[request.fingerprint] = None
             if known.spent is not None:
                 self._attempt.spending.append(Spending(known.spent, batched=request.fingerprint))
             return known.text
+        if known.strays >= MOST_STRAYS:
+            raise RuntimeError(
+                f"step {step.name} asks model {request.model} something else each time that it is called: with "
+                "mode='batch' nothing that differs from call to call (a time, a random number) may go into a prompt"
+            )
         self._deferred[request.fingerprint] = request
         while self._looking:  # what the step asks beside this goes into the same round
             self._looked.clear()

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from onward.engine.attempt import Attempt
 from onward.errors import BudgetReached
 from onward.model import Spending, Spent
-from onward.ports.batches import KnownAnswer
+from onward.ports.batches import KnownAnswer, NoAnswer
 
 
 class Spender(Protocol):
@@ -23,7 +23,7 @@ class Spender(Protocol):
 
     def heard(self, attempt: Attempt, model: str, headers: Mapping[str, str]) -> None: ...
 
-    async def batch_answer(self, fingerprint: str) -> KnownAnswer | None: ...
+    async def batch_answer(self, record: int, version: str, fingerprint: str) -> KnownAnswer | NoAnswer: ...
 
     async def answer(
         self, fingerprint: str, make: Callable[[], Awaitable[str]], keep: Callable[[str], None]
@@ -53,10 +53,10 @@ class Purse:
             raise BudgetReached(answer["refused"])
         return bool(answer["capped"])
 
-    async def batch_answer(self, call: int, fingerprint: str) -> KnownAnswer | None:
-        answer = await self._answer(call, batched=fingerprint)
-        if answer["text"] is None:
-            return None
+    async def batch_answer(self, call: int, *request: Any) -> KnownAnswer | NoAnswer:
+        answer = await self._answer(call, batched=request)
+        if "strays" in answer:
+            return NoAnswer(answer["strays"])
         return KnownAnswer(answer["text"], None if answer["spent"] is None else Spent(**answer["spent"]))
 
     async def _answer(self, call: int, **question: Any) -> dict[str, Any]:
@@ -74,8 +74,8 @@ class _OfCall:
     async def reserve(self, model: str, most: Spent) -> bool:
         return await self._purse.reserve(self._call, most)
 
-    async def batch_answer(self, fingerprint: str) -> KnownAnswer | None:
-        return await self._purse.batch_answer(self._call, fingerprint)
+    async def batch_answer(self, record: int, version: str, fingerprint: str) -> KnownAnswer | NoAnswer:
+        return await self._purse.batch_answer(self._call, record, version, fingerprint)
 
     def loose(self, spending: Spending) -> None:
         """The parent has counted it as lost when the call ended."""

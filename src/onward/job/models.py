@@ -70,6 +70,19 @@ def models_among(described: Iterable[Described]) -> tuple[ModelTraits, ...]:
     return tuple({id(one): one.traits for one in described if isinstance(one, AskedModel)}.values())
 
 
+def refuse_both_modes(steps: Iterable[tuple[str, tuple[ModelTraits, ...]]]) -> None:
+    """Raise UsageError for a step (by its name) that asks models online and in batches: called again for the sake of
+    its batch, it would ask and pay the one online again."""
+    for step, models in steps:
+        online = [model.name for model in models if model.batching is None]
+        in_batches = [model.name for model in models if model.batching is not None]
+        if online and in_batches:
+            raise UsageError(
+                f"step {step} asks model {online[0]} with mode='online' and model {in_batches[0]} with mode='batch', "
+                "for whose answer it is called again: give each a step of its own"
+            )
+
+
 def caps_of(models: Iterable[ModelTraits], usd: float | None = None) -> dict[str, Cap]:
     """The budgets of a run's models by name; `usd` stands instead of that of the only model with one.
 

@@ -138,6 +138,13 @@ class KnownAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """None is known yet. `strays`: how often the record's step has asked something else than what it had waited for."""
+
+    strays: int
+
+
+@dataclass(frozen=True, slots=True)
 class OpenChunks:
     """Those that are this run's to carry on, and how many are carried on by other runs that live."""
 
@@ -148,8 +155,8 @@ class OpenChunks:
 class BatchStore(Protocol):
     """What a store keeps of batches, for the runs of one instance; each verb is one commit."""
 
-    def answer(self, run: int, fingerprint: str) -> KnownAnswer | None:
-        """What is known of a request; a fault is told once."""
+    def answer(self, run: int, record: int, version: str, fingerprint: str) -> KnownAnswer | NoAnswer:
+        """What is known of a request that a record's step, in this version, makes; a fault is told once."""
 
     def queues(self, run: int) -> list[Queue]:
         """What waits to be sent for records that wait for it."""

@@ -6,7 +6,7 @@ waits no more.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
@@ -14,9 +14,9 @@ from typing import Any
 
 import orjson
 
-from onward.model import Fact, Spent, State
+from onward.model import BatchRequest, Fact, Spent, State
 from onward.policy.suspects import DEATHS_TO_SUSPECT
-from onward.ports.batches import BatchState, Chunk, ChunkWish, KnownAnswer, NoRoom, OpenChunks, Queue, Said
+from onward.ports.batches import BatchState, Chunk, ChunkWish, KnownAnswer, NoAnswer, NoRoom, OpenChunks, Queue, Said
 from onward.ports.work import RunStart
 from onward.store.sqlite import chain, spending
 from onward.store.sqlite.change import Change, storable
@@ -40,23 +40,37 @@ def apply(change: Change, facts: Sequence[Fact]) -> None:
 
 
 def _defer(change: Change, facts: Sequence[Fact]) -> None:
-    requests, waits = {}, []
+    """`facts` are those of records that wait from now on."""
+    records = [fact.record for fact in facts]
+    before = defaultdict(list)
+    for record, *known in change.rows("waits_of", records):
+        before[record].append(known)
+    requests: dict[str, list[object]] = {}
+    waits: list[list[object]] = []
     for fact in facts:
         deferral = fact.deferral
         assert deferral is not None
-        whose = fact.record, fact.generation, deferral.version
-        for one in deferral.requests:
-            most = one.picodollars, one.tokens
-            requests[one.fingerprint] = [
-                one.fingerprint, one.model, one.place, one.path, one.body, *most, one.repairs
-            ]  # fmt: skip
-        waits += [[*whose, one.fingerprint] for one in deferral.requests]
-        waits += [[*whose, fingerprint] for fingerprint in deferral.known]
-    records = [fact.record for fact in facts]
+        requests |= {one.fingerprint: _row(one) for one in deferral.requests}
+        whose = fact.record, fact.generation, deferral.version, _strays(fact, before[fact.record])
+        waits += [[*whose, name] for name in (*[one.fingerprint for one in deferral.requests], *deferral.known)]
     change.execute("add_batched", list(requests.values()))
     change.execute("drop_waits", records)
     change.execute("add_waits", waits)
     change.execute("let_go_records", records, to_suspect=DEATHS_TO_SUSPECT)  # what was answered meanwhile
+
+
+def _row(one: BatchRequest) -> list[object]:
+    return [one.fingerprint, one.model, one.place, one.path, one.body, one.picodollars, one.tokens, one.repairs]
+
+
+def _strays(fact: Fact, before: Sequence[Sequence[Any]]) -> int:
+    """How often the step has not come back to a question for whose answer it had waited."""
+    deferral = fact.deferral
+    assert deferral is not None
+    asked = {one.fingerprint for one in deferral.requests} | set(deferral.known)
+    alike = [one for one in before if (one[1], one[2]) == (fact.generation, deferral.version)]
+    has_strayed = any(is_answered and fingerprint not in asked for fingerprint, _, _, _, is_answered in alike)
+    return max((one[3] for one in alike), default=0) + has_strayed
 
 
 def release(change: Change, start: RunStart) -> None:
@@ -78,10 +92,11 @@ class SqliteBatches:
         self._change_by = change_by
         self._reading = reading
 
-    def answer(self, run: int, fingerprint: str) -> KnownAnswer | None:
-        found = self._reading(run).rows("find_batched", fingerprint=fingerprint)
+    def answer(self, run: int, record: int, version: str, fingerprint: str) -> KnownAnswer | NoAnswer:
+        reading = self._reading(run)
+        found = reading.rows("find_batched", fingerprint=fingerprint)
         if not found or found[0][0] is None:
-            return None
+            return NoAnswer(int(reading.one("strays_of", record=record, version=version) or 0))
         text, fault, spent = found[0]
         if fault:
             with self._change_by(run) as change:

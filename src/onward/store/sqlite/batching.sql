@@ -11,8 +11,16 @@ WHERE chunk IS NULL AND answer IS NULL AND path <> excluded.path
 DELETE FROM batch_waits WHERE record IN (SELECT value FROM json_each(:rows))
 
 -- name: add_waits
-INSERT OR IGNORE INTO batch_waits (instance, record, generation, version, fingerprint)
-SELECT :instance, value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(:rows)
+INSERT OR IGNORE INTO batch_waits (instance, record, generation, version, strays, fingerprint)
+SELECT :instance, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(:rows)
+
+-- name: waits_of
+SELECT w.record, w.fingerprint, w.generation, w.version, w.strays, b.answer IS NOT NULL
+FROM json_each(:rows) j CROSS JOIN batch_waits w ON w.record = j.value
+LEFT JOIN batched b ON b.instance = w.instance AND b.fingerprint = w.fingerprint
+
+-- name: strays_of
+SELECT max(strays) FROM batch_waits WHERE record = :record AND version = :version
 
 -- name: has_waits
 SELECT 1 FROM batch_waits WHERE instance = :instance LIMIT 1

@@ -215,13 +215,15 @@ CREATE UNIQUE INDEX batched_by_fingerprint ON batched (instance, fingerprint);
 CREATE INDEX batched_waiting ON batched (instance, model, place, path, id) WHERE chunk IS NULL AND answer IS NULL;
 CREATE INDEX batched_sent ON batched (chunk, id) WHERE chunk IS NOT NULL AND answer IS NULL;
 
--- Who waits for which of them, or has used its answer: a step's version in a record's generation.
+-- Who waits for which of them, or has used its answer: a step's version in a record's generation. `strays`: how often
+-- that step has asked something else when it was called again.
 CREATE TABLE batch_waits (
     instance    INTEGER NOT NULL,
     record      INTEGER NOT NULL,
     fingerprint TEXT NOT NULL,
     generation  INTEGER NOT NULL,
     version     TEXT NOT NULL,
+    strays      INTEGER NOT NULL,
     PRIMARY KEY (record, fingerprint)
 ) WITHOUT ROWID;
 CREATE INDEX batch_waits_by_fingerprint ON batch_waits (instance, fingerprint);
