@@ -425,11 +425,8 @@ def test_where_a_provider_has_no_room_for_so_many_fewer_are_sent(tmp_path: Path,
     place = batch_job(tmp_path, SMALL_ROOM + STEP)
     ran = run(place, server)
     assert (ran.code, ran.counts) == (0, {"succeeded": RECORDS})
-    numbers = [
-        json.loads(one["detail"]) if isinstance(one["detail"], str) else one["detail"]
-        for one in events(place, "batch_intended")
-    ]
-    assert [one["requests"] for one in numbers] == [40, 20, 10, 10, 10, 10]
+    numbers = [one["detail"]["requests"] for one in events(place, "batch_intended")]
+    assert numbers == [40, 20, 10, 10, 10, 10]
 
 
 def test_two_runs_at_once_send_nothing_twice(tmp_path: Path, server: LlmServer) -> None:
@@ -518,3 +515,39 @@ def test_a_step_that_asks_something_else_each_time_does_not_go_on_for_ever(tmp_p
     assert (ran.code, ran.counts) == (1, {"failed": 1})
     assert "something else each time" in place.failures()[0]["error"]
     assert made(server)["batches"] == 6
+
+
+SMALL_FILES = """
+from onward.policy import batching
+batching.MOST_REQUESTS = 10
+provider.LINES = 1
+"""
+
+TWO_STEPS = """
+take_in = engine.Carrier._take_in
+
+async def slowly(self, page):
+    import asyncio
+    await asyncio.sleep(0.3)
+    return await take_in(self, page)
+
+engine.Carrier._take_in = slowly
+
+@job.step
+async def further(record, classify: Verdict) -> str:
+    return await model.ask(prompt, text="further " + record["text"])
+"""
+
+
+def test_full_files_go_out_and_others_wait_for_what_is_being_brought_in(tmp_path: Path, server: LlmServer) -> None:
+    place = batch_job(tmp_path, SMALL_FILES + STEP + TWO_STEPS, texts=[f"text {n}" for n in range(10)])
+    ran = run(place, server)
+    assert (ran.code, ran.counts) == (0, {"succeeded": 10})
+    assert [one["detail"]["requests"] for one in events(place, "batch_intended")] == [10, 10]
+
+
+def test_more_than_a_file_holds_is_several_batches(tmp_path: Path, server: LlmServer) -> None:
+    place = batch_job(tmp_path, SMALL_FILES + STEP, texts=[f"text {n}" for n in range(25)])
+    ran = run(place, server)
+    assert (ran.code, ran.counts) == (0, {"succeeded": 25})
+    assert sorted(one["detail"]["requests"] for one in events(place, "batch_intended")) == [5, 10, 10]

@@ -47,6 +47,7 @@ class Batches:
         self._events = events
         self._outage_limit = outage_limit
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._carriers: dict[str, Carrier] = {}
         self._something_waits = True  # be it from an earlier run
         self._elsewhere = 0
         self._most: dict[Where, int] = {}
@@ -68,7 +69,8 @@ class Batches:
         if self._worker.admission.pause is not None:
             return False
         if self._something_waits:
-            await self._send_waiting(is_quiet)
+            more_to_come = any(carrier.is_bringing for carrier in self._carriers.values())
+            await self._send_waiting(is_quiet and not more_to_come)
         return bool(self._tasks or self._elsewhere or self._something_waits)
 
     async def _take_over(self) -> None:
@@ -121,7 +123,8 @@ class Batches:
     def _carry(self, chunk: Chunk, is_new: bool) -> None:
         say = partial(self._events.emit, model=chunk.model, requests=chunk.requests, chunk=chunk.id)
         provider = self._providers[chunk.model, chunk.place]
-        carrier = Carrier(chunk, provider, self._journal, self._outage_limit, say, self._brought)
+        parts = chunk, provider, self._journal, self._outage_limit, say, self._brought
+        carrier = self._carriers[chunk.id] = Carrier(*parts)
         task = self._tasks[chunk.id] = spawn(carrier.carry(is_new))
         task.add_done_callback(lambda task: self._ended(chunk, task))
 
@@ -130,7 +133,7 @@ class Batches:
         self._worker.claim_more()
 
     def _ended(self, chunk: Chunk, task: asyncio.Task[None]) -> None:
-        del self._tasks[chunk.id]
+        del self._tasks[chunk.id], self._carriers[chunk.id]
         self._something_waits = True
         error = None if task.cancelled() else task.exception()
         if isinstance(error, RefusedAsWhole):

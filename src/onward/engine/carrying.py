@@ -48,7 +48,8 @@ class RefusedAsWhole(Exception):
 
 @dataclass(slots=True)
 class Carrier:
-    """Carries one chunk. `say` tells of an event, `brought` that records wait no more; `outage_limit` in seconds.
+    """Carries one chunk. `say` tells of an event, `brought` that records wait no more; `outage_limit` in seconds;
+    `is_bringing`: more answers are about to come.
 
     Whether a batch was made is unknown where that was under way as its run died, or failed without an answer: then the
     provider is asked, and again after SETTLE. A run that comes upon a chunk whose batch was never made lets its
@@ -61,6 +62,7 @@ class Carrier:
     outage_limit: float
     say: Callable[..., None]
     brought: Callable[[], None]
+    is_bringing: bool = False
     _told: list[Said] = field(default_factory=list)
 
     async def carry(self, is_new: bool) -> None:
@@ -70,7 +72,7 @@ class Carrier:
             return
         if not state.is_over:
             state = await self._over(state.id)
-        over = state
+        over, self.is_bringing = state, True
         await self._patiently(lambda: self._bring_in(over))
         await self._end(over)
 
