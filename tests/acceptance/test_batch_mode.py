@@ -551,3 +551,44 @@ def test_more_than_a_file_holds_is_several_batches(tmp_path: Path, server: LlmSe
     ran = run(place, server)
     assert (ran.code, ran.counts) == (0, {"succeeded": 25})
     assert sorted(one["detail"]["requests"] for one in events(place, "batch_intended")) == [5, 10, 10]
+
+
+def test_what_was_answered_once_is_not_sent_again_with_dedupe(tmp_path: Path, server: LlmServer) -> None:
+    place = batch_job(tmp_path, more=", dedupe=True")
+    rows = [{"id": f"k{n}", "text": f"text {n % 4} [[key=t{n % 4}]]"} for n in range(RECORDS)]
+    place.write("in.jsonl", rows)
+    ran = run(place, server)
+    assert (ran.code, ran.counts) == (0, {"succeeded": RECORDS})
+    place.write("in.jsonl", [*rows, {"id": "late", "text": "text 1 [[key=t1]]"}])
+    ran = run(place, server)
+    assert (ran.code, ran.counts) == (0, {"succeeded": RECORDS + 1})
+    assert carried_out(server) == {f"t{n}": 1 for n in range(4)}
+
+
+STOPS = """
+import signal
+leave_to_send = engine.Carrier._leave_to_send
+
+async def stops_first(self):
+    if os.environ.get("STOPS"):
+        os.kill(os.getpid(), signal.SIGSTOP)
+    await leave_to_send(self)
+
+engine.Carrier._leave_to_send = stops_first
+"""
+
+
+def test_a_run_that_was_stopped_before_it_sent_does_not_send_what_another_has(
+    tmp_path: Path, server: LlmServer
+) -> None:
+    place = batch_job(tmp_path, STOPS + STEP)
+    surroundings = {**server.environment, "ONWARD_LEASE": "2"}
+    stopped = place.start("run", "job.py", env={**surroundings, "STOPS": "1"})
+    state = Path(f"/proc/{stopped.pid}/stat")
+    wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T")
+    ran = run(place, server, ONWARD_LEASE="2")
+    assert (ran.code, ran.counts) == (0, {"succeeded": RECORDS})
+    stopped.send_signal(signal.SIGCONT)
+    assert stopped.wait(60) == 3
+    assert made(server)["batches"] == 1
+    assert set(carried_out(server).values()) == {1}
