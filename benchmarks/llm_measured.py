@@ -7,10 +7,10 @@ import time
 
 from common import peak_memory_mb, report
 from llm_common import MODEL, MOST_TOKENS, PRICES, TEMPLATE, arguments
-from onward.llm import Model, Prompt
 from pydantic import BaseModel
 
 import onward
+from onward.llm import Model, Prompt
 
 
 def limit(name: str) -> float | None:

@@ -16,7 +16,7 @@ import openai
 from common import child, report
 from llm_common import MODEL, arguments, prompts
 
-TRIAL = 2_000
+TRIAL = 1_000
 TIMEOUT = 120.0
 
 

@@ -6,7 +6,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onward.api import export, failures, reconcile, rehearse, release, rerun, results, retry, run, run_async, status
+    from onward.api import (
+        estimate,
+        export,
+        failures,
+        reconcile,
+        rehearse,
+        release,
+        rerun,
+        results,
+        retry,
+        run,
+        run_async,
+        status,
+    )
     from onward.errors import (
         DeclarationError,
         Done,
@@ -46,6 +59,7 @@ __all__ = [
     "UsageError",
     "csv",
     "directory",
+    "estimate",
     "export",
     "failures",
     "iterable",
@@ -65,6 +79,7 @@ __all__ = [
 # Names are loaded when they are first used: `import onward` alone costs next to nothing.
 _HOMES = {
     "onward.api": (
+        "estimate",
         "export",
         "failures",
         "reconcile",

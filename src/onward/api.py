@@ -9,9 +9,10 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from onward import codec, runner
+from onward.engine.bill import asking
 from onward.engine.govern import Bounds
 from onward.engine.tally import Progress
 from onward.errors import DeclarationError, ExportError, OutputError, UsageError
@@ -21,11 +22,12 @@ from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.plan import FailureLimit, StepPlan
 from onward.model import Result, RunResult
-from onward.operate import acts, choices, decisions, history, pausing, questions, reconciling
+from onward.operate import acts, choices, decisions, estimating, history, pausing, questions, reconciling, sampling
 from onward.operate.acts import Marked
 from onward.operate.decisions import Decisions
 from onward.operate.questions import Subject
 from onward.operate.reconciling import Decision, Reconciled
+from onward.operate.sampling import Compared
 from onward.ports.desk import Desk
 from onward.ports.facts import InstanceFacts
 from onward.rehearsal.report import Announced, Report
@@ -89,6 +91,35 @@ def status(
     """
     with _desk(job, store) as desk:
         return questions.status(desk, _subject(desk, job, params, instance))
+
+
+def estimate(
+    job: Job,
+    *,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    limit: int | None = None,
+) -> dict[str, Any]:
+    """What a run would work on, and what that is to cost and to take, as `onward run --estimate --json` has it.
+
+    Nothing is asked and nothing changed; the source is read, to count it, where no run has read it to its end. `limit`:
+    a run with this limit. Numbers are null while too little is known: at least five records have to be through with
+    each step that asks a model. Raises UsageError, SourceError.
+    """
+    _stop_if_only_loaded()
+    if not isinstance(job, Job):
+        raise UsageError(f"an estimate needs the job itself, not {job!r}")
+    binding = bind(job, params, instance)
+    plan, source = job.plan(binding.params), job.open_source(binding.params)
+    url = runner.store_url(job, store)
+    with contextlib.ExitStack() as stack:
+        desk = stack.enter_context(contextlib.closing(runner.open_desk(url))) if runner.is_there(url) else None
+        if desk is not None and binding.instance in {one.name for one in desk.instances(job.name)}:
+            subject = _subject(desk, job, params, binding.instance)
+            return estimating.estimate(desk, subject, plan, source, limit)
+    place = runner.shown_place(url)
+    return estimating.before_the_first(job.name, binding.instance, place, plan, source, limit)
 
 
 def instances(job: Job | str, *, store: str | None = None) -> list[dict[str, Any]]:
@@ -213,6 +244,7 @@ def release(
     return _act("release", job, store, params, instance, selection)
 
 
+@overload
 def rerun(
     job: Job | str,
     *keys: Any,
@@ -224,16 +256,86 @@ def rerun(
     kind: str | None = None,
     step: str | None = None,
     stale: bool = False,
+    sample: None = None,
     dry_run: bool = False,
-) -> Marked:
+) -> Marked: ...
+
+
+@overload
+def rerun(
+    job: Job,
+    *,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    step: str | None = None,
+    stale: bool = False,
+    sample: int,
+    dry_run: bool = False,
+) -> Compared: ...
+
+
+def rerun(
+    job: Job | str,
+    *keys: Any,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    from_file: str | Path | None = None,
+    all: bool = False,
+    kind: str | None = None,
+    step: str | None = None,
+    stale: bool = False,
+    sample: int | None = None,
+    dry_run: bool = False,
+) -> Marked | Compared:
     """Mark finished records, and those that wait with a stale checkpoint, for a new generation.
 
     It begins at `step`, else at the first stale step, else at the first; outputs of earlier steps are taken over,
     unless the input has changed. `step` alone chooses all records that have it. Old generations stay, and until the
     new one has succeeded exports have the old one.
+
+    `sample`: so many stale ones (with `step`: ones that have it), spread evenly over the source's order, are made anew
+    at once, and old and new results are laid side by side: then what comes back is `Compared`.
     """
+    if sample is not None:
+        if keys or from_file or all or kind:
+            raise UsageError("sample chooses by itself, alone or with step")
+        return rerun_sample(job, sample, step, dry_run, {}, store=store, params=params, instance=instance)
     selection = choices.Selection(keys, from_file, all, kind, step, stale, dry_run)
     return _act("rerun", job, store, params, instance, selection)
+
+
+def rerun_sample(
+    job: Job | str,
+    number: int,
+    step: str | None,
+    dry_run: bool,
+    watched: dict[str, Any],
+    *,
+    store: str | None,
+    params: Any,
+    instance: str | None,
+) -> Compared:
+    """`rerun(…, sample=number)`. `watched`: options of its run."""
+    if isinstance(job, str):
+        raise UsageError("a sample is made anew at once, and that needs the job's file")
+    _stop_if_only_loaded()
+    _refuse_inside_loop("rerun", "a thread: await asyncio.to_thread(onward.rerun, …)")
+    try:
+        number = checks.positive_int("sample", number)
+    except DeclarationError as error:
+        raise UsageError(str(error)) from None
+    with _desk(job, store) as desk:
+        subject = _subject(desk, job, params, instance)
+        chosen = sampling.choose(desk, subject, number, step)
+        if dry_run or not chosen.records:
+            return Compared(chosen.keys, chosen.of, dry_run, step)
+        binding, _ = _binding(desk, job, params, subject.instance)
+        sampling.mark(desk, subject, chosen)
+    ended = runner.run(job, binding, runner.Options(store, only=chosen.records, create=False, **watched))
+    with _desk(job, store) as desk:
+        return sampling.compared(desk, subject, chosen, ended)
 
 
 def pause(
@@ -500,16 +602,20 @@ def _name(job: Job | str) -> str:
 def _subject(desk: Desk, job: Job | str, params: Any, instance: str | None) -> Subject:
     binding = bind(job, params, instance) if isinstance(job, Job) and params is not None else None
     facts = questions.choose_instance(desk, _name(job), binding.instance if binding else instance)
-    return Subject(_name(job), facts.name, facts.number, _today(job, binding, facts))
+    steps = _steps_now(job, binding, facts)
+    if steps is None:
+        today = {step.name: step.version for step in facts.versions}
+        return Subject(_name(job), facts.name, facts.number, today)
+    today = {step.name: step.version for step in steps}
+    return Subject(_name(job), facts.name, facts.number, today, asking(steps))
 
 
-def _today(job: Job | str, binding: Binding | None, facts: InstanceFacts) -> dict[str, str]:
-    """Versions by step: of the job as it is now, for these params or those of the newest run."""
+def _steps_now(job: Job | str, binding: Binding | None, facts: InstanceFacts) -> Sequence[StepPlan] | None:
+    """The steps of the job as it is now, for these params or those of the newest run; None where they cannot be had."""
     if isinstance(job, Job):
         with contextlib.suppress(UsageError):  # params that no longer fit: what the newest run had
-            binding = binding or job.bind_json(facts.params)
-            return {step.name: step.version for step in job.plan(binding.params).steps}
-    return {step.name: step.version for step in facts.versions}
+            return job.plan((binding or job.bind_json(facts.params)).params).steps
+    return None
 
 
 def _act(

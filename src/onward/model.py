@@ -263,8 +263,9 @@ class Fact:
     `lineage` is set with SUCCEEDED: the versions that made the result, in step order. `gate`: where a record that
     leaves this run waits for its next call (JSON text of a group's or step's name and a value), None for no such place.
     `sent_by`: the job that had sent what this checkpoint adopts; empty: the far side said that it had it; None: it was
-    this record itself. `spending` counts also where the fence is gone; `answers`: (fingerprint of a request, the
-    answer's text) that other records may take; `deferral`: what a record that leaves, held, waits for.
+    this record itself. `spending` counts also where the fence is gone, and is not None where a step that asks
+    models is over; `answers`: (fingerprint of a request, the answer's text) that other records may take; `deferral`:
+    what a record that leaves, held, waits for.
     """
 
     record: int
@@ -364,8 +365,11 @@ class FeedOutcome:
 
 @dataclass(slots=True, frozen=True)
 class StepVersion:
+    """`parts`: fingerprints of what the version is made of, by what it is: code, model, prompt."""
+
     name: str
     version: str
+    parts: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True, frozen=True)
@@ -383,9 +387,9 @@ class ResultGroup:
 
 @dataclass(slots=True)
 class Counts:
-    """A consistent reading of an instance's counters. `inputs_waiting`: unfinished records whose changed input waits
-    for an effect; `gone_open`: records that vanished with an effect open; `spent`: by model, with the most that lost
-    requests can have cost."""
+    """A consistent reading of an instance's counters. `vanished_open`: how many `vanished` are unconfirmed;
+    `inputs_waiting`: unfinished records whose changed input waits for an effect; `spent`: by model, with the most that
+    lost requests can have cost."""
 
     states: dict[State, int]
     total: int
@@ -394,9 +398,9 @@ class Counts:
     steps: dict[str, int]
     failures: dict[tuple[str, str], int]
     skipped: int = 0
+    vanished_open: int = 0
     held: dict[str, int] = field(default_factory=dict)
     inputs_waiting: int = 0
-    gone_open: int = 0
     spent: dict[str, Spent] = field(default_factory=dict)
 
     def of(self, state: State) -> int:

@@ -60,6 +60,12 @@ def is_in_memory(url: str | None) -> bool:
     return url is not None and path_of(url) is None
 
 
+def is_there(url: str) -> bool:
+    """Whether there is a store that can be asked."""
+    file = _file_of(url)
+    return file is not None and file.exists()
+
+
 def settled(url: str) -> str:
     """The same store's address, whatever becomes of the current folder."""
     file = _file_of(url)
@@ -179,7 +185,7 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
     caps = caps_of(plan.models, options.budget)
     source = options.source or job.open_source(binding.params)
     url = store_url(job, options.store)
-    asks_only = options.asks_about is not None
+    asks_only = options.asks_about is not None or options.only is not None
     if options.opened is None and not asks_only:
         _refuse_missing_input(source, url, job.name, binding.instance)
     store = options.opened or open_work(url, options.create, plan.store_inputs, options.waits)
@@ -191,7 +197,7 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
                 host=platform.node(),
                 params=binding.params_json or "{}",
                 location=None if asks_only else source.location,
-                steps=tuple(StepVersion(step.name, step.version) for step in plan.steps),
+                steps=tuple(StepVersion(step.name, step.version, step.parts) for step in plan.steps),
                 resume_cap=plan.resume_cap,
                 source_changed=options.source_changed,
                 gates=plan.groups,

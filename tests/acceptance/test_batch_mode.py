@@ -566,12 +566,12 @@ def test_what_was_answered_once_is_not_sent_again_with_dedupe(tmp_path: Path, se
 
 
 STOPS = """
-import signal
+import asyncio, signal
 leave_to_send = engine.Carrier._leave_to_send
 
 async def stops_first(self):
-    if os.environ.get("STOPS"):
-        os.kill(os.getpid(), signal.SIGSTOP)
+    if os.environ.get("STOPS"):  # by the thread that writes to the store, so that it holds no lock there
+        await asyncio.wrap_future(self.journal.ask(lambda store: os.kill(os.getpid(), signal.SIGSTOP)))
     await leave_to_send(self)
 
 engine.Carrier._leave_to_send = stops_first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -79,20 +80,26 @@ def test_a_foreign_reader_is_named_and_the_log_shrinks_after_it(
     monkeypatch.setattr(journal, "LARGE_LOG", 24 * MB)
     job = onward.Job(
         "case",
-        source=onward.iterable(lambda: ({"id": n, "text": "x" * 2000} for n in range(20_000)), key="id", version="1"),
+        source=onward.iterable(lambda: records(20_000), key="id", version="1"),
     )
     foreign: list[apsw.Connection] = []
+
+    def records(number: int) -> Iterator[dict[str, object]]:
+        for n in range(number):
+            if n == 500:  # what is read from here on, 39 MB, goes into a log that cannot be folded in
+                foreign.append(apsw.Connection(str(store), flags=apsw.SQLITE_OPEN_READONLY))
+                foreign[0].execute("BEGIN")
+                foreign[0].execute("SELECT count(*) FROM records").fetchall()
+            yield {"id": n, "text": "x" * 2000}
+
     largest: list[int] = []
 
     @job.step
     async def work(record: dict[str, object]) -> int:
-        if record["id"] == 500:
-            foreign.append(apsw.Connection(str(store), flags=apsw.SQLITE_OPEN_READONLY))
-            foreign[0].execute("BEGIN")
-            foreign[0].execute("SELECT count(*) FROM records").fetchall()
-        if foreign:
-            largest.append(size(log))
-        if record["id"] == 15_000:
+        largest.append(size(log))
+        if record["id"] == 19_999:
+            while not any(event == "log_grows" for event, _ in heard):
+                await asyncio.sleep(0.01)
             foreign[0].close()
         return 1
 

@@ -174,3 +174,91 @@ def test_a_person_may_decide_about_what_no_longer_decodes(tmp_path: Path) -> Non
     place.fine("reconcile", "job.py", "a", "--sent", '{"id": "9"}', "--json")
     assert place.run().counts == {"succeeded": 1}
     assert (place.export()[0]["outputs"]["submit"], requests(place)) == ({"id": "9"}, ["1"])
+
+
+# A rerun that ends in a conflict, and the way back.
+
+PRICED = (
+    FAR
+    + """
+@job.step(version="@VERSION@")
+def price(record):
+    started(record["id"], "price")
+    return record["price"] + @MORE@ + @NOISE@
+
+@job.effect("report", key="id", version="1")
+def submit(record, payload, idempotency_key) -> dict:
+    sent(idempotency_key, payload)
+    return {"number": record["id"]}
+
+@submit.payload
+def body(record, price):
+    return {"price": price}
+
+@job.step(version="1")
+def book(record, submit):
+    return submit["number"]
+"""
+)
+
+
+def priced(more: int, noise: str = "0") -> str:
+    text = PRICED.replace("@VERSION@", f"v{more}").replace("@MORE@", str(more))
+    return text.replace("@NOISE@", noise)
+
+
+@pytest.fixture
+def in_conflict(tmp_path: Path) -> Place:
+    """One report is filed; then its price is computed otherwise, and a rerun comes upon what was filed."""
+    place = Place(tmp_path, priced(0))
+    place.write("in.jsonl", [{"id": "a", "price": 5}])
+    assert place.run().counts == {"succeeded": 1}
+    place.job(priced(1))
+    place.fine("rerun", "job.py", "--stale")
+    ran = place.run()
+    assert (ran.code, ran.counts, requests(place)) == (1, {"quarantined": 1}, [{"price": 5}])
+    (failure,) = place.failures()
+    assert "put the code or the input back as it was and release the record" in failure["error"]
+    return place
+
+
+def test_with_the_code_put_back_it_keeps_what_was_sent(in_conflict: Place) -> None:
+    place = in_conflict
+    place.job(priced(0))
+    place.fine("release", "job.py", "--all")
+    ran = place.run()
+    assert (ran.code, ran.counts, requests(place)) == (0, {"succeeded": 1}, [{"price": 5}])
+    (row,) = place.export()
+    assert row["outputs"] == {"price": 5, "submit": {"number": "a"}, "book": "a"}
+    assert (row["generation"], place.status()["stale"], len(place.calls("price"))) == (2, 0, 2)
+    assert "1 not sent again: sent by edited already" in ran.said
+
+
+def test_with_other_code_it_is_tried_with_what_that_makes(in_conflict: Place) -> None:
+    place = in_conflict
+    place.job(priced(2))
+    place.fine("release", "job.py", "--all")
+    assert place.run().counts == {"quarantined": 1}
+    place.job(priced(3, noise="-3"))
+    place.fine("release", "job.py", "--all")
+    assert place.run().counts == {"succeeded": 1}
+    assert (requests(place), place.export()[0]["versions"]["price"]) == ([{"price": 5}], "v3")
+
+
+def test_a_step_that_is_not_the_same_twice_has_its_first_output_back(tmp_path: Path) -> None:
+    place = Place(tmp_path, priced(0, "time.time_ns()"))
+    place.write("in.jsonl", [{"id": "a", "price": 5}])
+    place.run()
+    (first,) = requests(place)
+    place.fine("rerun", "job.py", "--step", "price")
+    assert place.run().counts == {"quarantined": 1}
+    place.fine("release", "job.py", "--all")
+    assert place.run().counts == {"succeeded": 1}
+    assert (requests(place), place.export()[0]["outputs"]["price"]) == ([first], first["price"])
+
+
+def test_without_a_change_it_comes_upon_the_same_again(in_conflict: Place) -> None:
+    place = in_conflict
+    place.fine("release", "job.py", "--all")
+    assert place.run().counts == {"quarantined": 1}
+    assert len(place.calls("price")) == 2

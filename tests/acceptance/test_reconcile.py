@@ -210,8 +210,15 @@ def test_what_a_vanished_record_owes_is_still_told_and_decided(tmp_path: Path) -
     assert place.run().counts == {"unconfirmed": 1}
     place.write("in.jsonl", [{"id": "other", "entity": "e1"}])
     ran = place.run()
-    assert (ran.code, ran.counts) == (1, {"succeeded": 1})
+    assert (ran.code, ran.counts, ran.status["vanished_open"]) == (1, {"succeeded": 1}, 1)
     assert "Next: onward reconcile" in ran.said
+    owing = (
+        "1 record no longer in the source, with an effect still open; which: onward failures job.py --state unconfirmed"
+    )
+    assert owing in ran.said
+    told = place.fine("status", "job.py")
+    assert "1 of them with an effect still open" in told
+    assert "Next: onward reconcile job.py" in told
     (waiting,) = place.status()["waiting"]
     assert waiting["reason"] == "an effect still open of a record that is no longer in the source"
     assert (waiting["count"], waiting["since"] is None) == (1, False)
@@ -222,6 +229,7 @@ def test_what_a_vanished_record_owes_is_still_told_and_decided(tmp_path: Path) -
     assert "1 record that nobody can be asked about" in place.fine("reconcile", "job.py")
     place.fine("reconcile", "job.py", "r0", "--sent", '{"number": "7"}', "--json")
     assert (place.status()["waiting"], place.failures()) == ([], [])
+    assert (place.status()["vanished_open"], "no longer in the source" in place.run().said) == (0, False)
     assert place.run().code == 0
 
 

@@ -135,6 +135,7 @@ def freeze(place: Place, pid: int) -> None:
     """Stop a process, not in the middle of a commit: then it would hold the store's lock for as long as it sleeps."""
     while True:
         os.kill(pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, pid, os.WSTOPPED)  # until all its threads stand still: they may yet begin a commit
         connection = apsw.Connection(str(place.folder / ".onward" / "onward.db"), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             connection.execute("BEGIN IMMEDIATE; ROLLBACK")

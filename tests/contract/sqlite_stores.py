@@ -13,8 +13,9 @@ from store_conformance import LEASE, Versions
 from clocks import HandClock
 from judge import chains
 from onward.codec import canonical_key
-from onward.model import Counts, State
+from onward.model import Counts, Spent, State
 from onward.store.sqlite.desk import SqliteDesk
+from onward.store.sqlite.spending import COUNTED
 from onward.store.sqlite.work import SqliteWorkStore
 
 WAITING = ("pending", "unconfirmed")
@@ -126,6 +127,8 @@ class Tables:
         self.lineages = {row["id"]: row for row in query("SELECT * FROM lineages WHERE instance = ?", instance)}
         self.checkpoints = query("SELECT record, generation, step FROM checkpoints")
         self.inputs = query("SELECT record, generation FROM inputs")
+        own = "SELECT u.* FROM usage u JOIN records r ON r.id = u.record WHERE r.instance = ?"
+        self.usage = query(own, instance)
         self.failures = {row["record"]: row for row in query("SELECT * FROM failures")}
         self.counters = query("SELECT * FROM counts WHERE instance = ?", instance)
         self.present = [row for row in self.records if not row["vanished"]]
@@ -154,9 +157,17 @@ class Tables:
             failures=dict(failures),
             skipped=skipped,
             held=dict(held),
+            spent=self._spent(),
             inputs_waiting=sum(row["state"] != "succeeded" and row["input_changed"] for row in self.records),
-            gone_open=sum(row["state"] == "unconfirmed" and row["vanished"] for row in self.records),
+            vanished_open=sum(row["vanished"] > 0 and row["state"] == "unconfirmed" for row in self.records),
         )
+
+    def _spent(self) -> dict[str, Spent]:
+        found: dict[str, Spent] = {}
+        for row in self.usage:
+            counted = {name: row[name] for name in COUNTED}
+            found.setdefault(row["model"], Spent(row["model"])).add(Spent(row["model"], **counted))
+        return found
 
     def _steps(self) -> Counter[str]:
         """Checkpoints of the newest generation of each record that the source still has."""

@@ -206,6 +206,6 @@ def test_a_correction_by_hand_waits_as_well(bench: Bench) -> None:
 
 def test_a_vanished_one_is_counted_while_it_is_open(bench: Bench) -> None:
     run, _ = open_effect(bench)
-    assert bench.store.counts(1).gone_open == 0
+    assert bench.store.counts(1).vanished_open == 0
     bench.pass_over(run, "other", again=True)
-    assert bench.store.counts(1).gone_open == 1
+    assert bench.store.counts(1).vanished_open == 1

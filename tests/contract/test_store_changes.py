@@ -9,6 +9,7 @@ from store_conformance import (
     at,
     ended,
     failed,
+    failure,
     finished,
     given_back,
     plain,
@@ -19,6 +20,7 @@ from store_conformance import (
 )
 
 from onward.model import FeedBlock, Kind
+from onward.ports.desk import Choice
 
 
 @pytest.fixture
@@ -28,6 +30,28 @@ def run(bench: Bench) -> int:
     bench.store.take_feed(begun.run)
     bench.store.begin_pass(begun.run, False, "")
     return begun.run
+
+
+# The way back out of a conflict.
+
+
+@pytest.mark.parametrize(("today", "generation", "kept"), [("1", 2, "1"), ("2", 1, "7"), ("3", 2, None)])
+def test_a_release_out_of_a_conflict_takes_what_the_effect_was_sent_for(
+    bench: Bench, run: int, today: str, generation: int, kept: str | None
+) -> None:
+    """Its first output, where that is of today's version again; what there is, where that is; else it is made anew."""
+    bench.feed(run, records(("k", "1")), complete=True)
+    ended(bench, run, "k")
+    desk = bench.stores.desk()
+    desk.decide(1, Choice("rerun", "clerk", {"a": "2", "b": "1"}, records=[bench.row("k")["id"]]))
+    (one,) = bench.claim(run)
+    made = advanced(one, output="7")
+    made.version = "2"
+    bench.state(run, made, quarantined(one, Kind.CONFLICT, step="b", failure=failure(Kind.CONFLICT, step="b")))
+    assert desk.decide(1, Choice("release", "clerk", {"a": today, "b": "1"})).count == 1
+    (again,) = bench.claim(run)
+    assert again.generation == generation
+    assert {step: one.output for step, one in again.checkpoints.items()} == ({"a": kept} if kept else {})
 
 
 # Changed input.

@@ -297,6 +297,22 @@ def test_what_was_given_up_is_gone_on_with_once_its_process_has_died(bench: Benc
     assert (entry_of(again).state, entry_of(again).fence < again.fence) == (INTENDED, True)
 
 
+def test_what_was_under_way_when_its_run_ended_is_held_back_until_it_has_ended(bench: Bench) -> None:
+    run = bench.start("a", "b")
+    a, b = claim(bench, run)
+    met(bench, run, intent(a), intent(b, "ow1-y"))
+    bench.state(run, going_on(b, SENT, "ow1-y", receipt="7"))
+    bench.store.end_run(run, 3, "stopped")
+    assert (bench.states(), bench.row("a")["hold"], bench.row("b")["hold"]) == ({"unconfirmed": 2}, "sending", None)
+    second = begin(bench)
+    assert plain(claim(bench, second)) == ["b"]
+    assert bench.store.take_over(second) == []
+    assert claim(bench, second) == []
+    bench.store.sends_ended(run)
+    bench.store.take_over(second)
+    assert plain(claim(bench, second)) == ["a"]
+
+
 def test_a_call_that_has_ended_and_is_a_persons_is_adopted(bench: Bench) -> None:
     run = bench.start("a", "b")
     a, b = claim(bench, run)
@@ -545,6 +561,7 @@ def test_one_whose_run_is_gone_in_mid_send_is_unconfirmed_and_goes_on_when_it_va
         bench.die(run)
     else:
         bench.store.end_run(run, 3, "stopped")
+        bench.store.sends_ended(run)
     second = begin(bench)
     assert bench.states() == {"unconfirmed": 1, "pending": 1}
     bench.pass_over(second, "here", again=True)

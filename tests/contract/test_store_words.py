@@ -248,7 +248,8 @@ def test_what_may_still_be_sending_was_not_not_sent(bench: Bench, desk: Desk) ->
     run = start(bench)
     one = unconfirmed(bench, run, EntryState.INTENDED)
     with pytest.raises(
-        UsageError, match=f"the call for k may still be sending: the process of run {run}.* stop that run first"
+        UsageError,
+        match=f"the call for k may still be sending: the process of run {run}.* wait until the call returns",
     ):
         settle(bench, desk, word(one, None))
     assert (row(bench)["state"], ledger(desk, one)) == ("unconfirmed", [(KEY, "intended", None)])

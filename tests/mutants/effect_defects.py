@@ -381,6 +381,106 @@ ABOUT_PEOPLE = (
     ),
 )
 
+ABOUT_CHANGES = (
+    Defect(
+        "open-effect-forgotten",
+        "a changed input takes the place of one whose effect is open, which nobody asks about any more",
+        "store/sqlite/feeding.py",
+        (("if state != State.SUCCEEDED and (is_open or changed):", "if False:"),),
+        ("tests/contract/test_store_changed_inputs.py", "-k", "keeps"),
+    ),
+    Defect(
+        "old-input-sent",
+        "a probe says that nothing was sent, and the old input is sent though a new one waits",
+        "store/sqlite/facts.py",
+        (("facts, withdrawn = changed_inputs.withdrawn(change, facts)", "pass"),),
+        ("tests/contract/test_store_changed_inputs.py", "-k", "finds_nothing"),
+    ),
+    Defect(
+        "other-key-sent",
+        "what was sent is sent again, since the fields of its key have changed",
+        "store/sqlite/ledger.py",
+        (("self._under_another_key([fact for fact in intents if _may_be_owed(fact)])", "{}"),),
+        ("tests/contract/test_store_other_keys.py", "-k", "sent_again"),
+    ),
+    Defect(
+        "bereaved-for-ever",
+        "a record whose obligation was taken over is never told what became of it",
+        "store/sqlite/ledger.py",
+        (("    wake(change, [row for row in others if row[4] in SETTLED])\n", ""),),
+        ("tests/contract/test_store_adoption.py", "-k", "goes_on"),
+    ),
+    Defect(
+        "cut-send-believed-ended",
+        "a probe is asked about a send that its run's end has cut, while its thread goes on",
+        "engine/worker.py",
+        (("        if attempt.sending:\n            self.sends_on", "        if False:\n            self.sends_on"),),
+        ("tests/unit/test_sends_cut_short.py", "-k", "person"),
+    ),
+    Defect(
+        "conflict-without-a-way-back",
+        "a release out of a conflict comes upon it again, though the code was put back",
+        "store/sqlite/deciding.py",
+        (('if choice.act == "release" else []', "if False else []"),),
+        ("tests/contract/test_store_changes.py", "-k", "conflict"),
+    ),
+)
+
+NEWEST = (
+    Defect(
+        "give-up-marker-lost",
+        "a call that does not return is noted as one that ended without an answer",
+        "engine/course.py",
+        (
+            (
+                "entry = replace(self._held(), state=EntryState.INTENDED)",
+                "entry = replace(self._held(), state=EntryState.UNKNOWN)",
+            ),
+        ),
+        (COURSE, "-k", "never_returns"),
+    ),
+    Defect(
+        "pause-heard-late",
+        "what is paused when a run begins is heard of only after its first claims",
+        "engine/session.py",
+        (("        self._governor.standings.hear(self._pauses)  # before anything is claimed\n", ""),),
+        (ENGINE, "-k", "pause_that_was_there"),
+    ),
+    Defect(
+        "hanging-call-not-waited-for",
+        "a record meets an obligation whose call hangs in a living process, and goes on with it",
+        "store/sqlite/ledger.py",
+        (
+            (
+                "sending = may_be_sending(state, hold, entry.state) and self._living.process_of(sent_by)",
+                "sending = False",
+            ),
+        ),
+        (LEDGER, "-k", "given_up_is_waited_for"),
+    ),
+    Defect(
+        "not-sent-of-a-living-call",
+        'a person may say "not sent" of a call that may still be sending',
+        "store/sqlite/reconciling.py",
+        (("if self._word.receipt is None and may_be_sending(state, hold, entry) and", "if False and"),),
+        (WORDS, "-k", "may_still_be_sending"),
+    ),
+    Defect(
+        "lone-403-stops-at-once",
+        "a 403 stops the run while calls beside it may still tell that it is meant for one record",
+        "engine/refusals.py",
+        (("if failure.status != FORBIDDEN or self.has_succeeded(step):", "if True:"),),
+        ("tests/acceptance/test_case_28.py", "-k", "one_tenant"),
+    ),
+    Defect(
+        "credentials-in-texts",
+        "what looks like a credential stays in the text of an error",
+        "policy/masking.py",
+        (("text = pattern.sub(_kept, text)", "pass"), ("text = text.replace(secret, MASK)", "pass")),
+        ("tests/unit/test_policy_masking.py",),
+    ),
+)
+
 EFFECT_DEFECTS = (
     *ABOUT_SENDING,
     *ABOUT_KEYS,
@@ -390,4 +490,6 @@ EFFECT_DEFECTS = (
     *ABOUT_RUNS,
     *ABOUT_THE_LEDGER,
     *ABOUT_PEOPLE,
+    *ABOUT_CHANGES,
+    *NEWEST,
 )

@@ -12,11 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from onward.cli import words
+from onward.cli import amounts, words
 from onward.cli.frame import STYLES, Frame, bar, shares
 from onward.cli.lines import progress_line
+from onward.engine.bill import AtModel, Money
 from onward.engine.tally import Progress
 from onward.model import State
+from onward.policy.bill import Outlook
+from onward.policy.forecast import Range
 
 
 def progress(**changes: Any) -> Progress:
@@ -142,3 +145,73 @@ def test_what_is_to_be_asked_about_again_is_not_done() -> None:
     assert progress_line(waiting).startswith("93 of 100 (93%)")
     settled = replace(waiting, held={"person": 10})
     assert "asked about again" not in "".join(drawn(Frame(settled, "7", None), 100))
+
+
+def money(**changes: Any) -> Money:
+    asked = {"requests": 9, "lost": 0, "tokens_in": 1_204_331, "tokens_out": 88_120, "cached_tokens": 0}
+    spent = {"spent_usd": 3.214, **asked}
+    return replace(Money(spent, spent, Outlook(Range(27.2, 31.4, 36.1))), **changes)
+
+
+def test_money_and_time_have_their_ranges() -> None:
+    asked = progress(
+        money=money(), models=(AtModel("small", 12, 48, None),), time_left=Range(170.0, 250.0, 380.0), retrying={}
+    )
+    lines = drawn(Frame(asked, "7", None), 100)
+    assert lines[3] == "2.5/s   about 4 min left (3–6 min)   8 calls now"
+    assert lines[4] == "$3.21 spent   about $31 to finish (27–36)   1,204,331 tokens in, 88,120 out"
+    assert lines[5] == "small: 12 of up to 48 calls"
+    line = progress_line(asked)
+    assert "about 4 min left (3–6 min)" in line
+    assert "$3.21 spent, about $31 to finish (27–36), 1,204,331 tokens in, 88,120 out, at most 48 at small" in line
+
+
+def test_throttling_is_said_for_a_minute() -> None:
+    now = time.time()
+    throttled = progress(now=now, money=money(), models=(AtModel("small", 1, 4, now - 5),))
+    assert drawn(Frame(throttled, "7", None), 100)[5] == "small: 1 of up to 4 calls   throttled 5 s ago"
+    assert "at most 4 at small (throttled 5 s ago)" in progress_line(throttled)
+    long_ago = replace(throttled, models=(AtModel("small", 1, 4, now - 90),))
+    assert "throttled" not in "".join(drawn(Frame(long_ago, "7", None), 100))
+
+
+def test_what_is_not_known_is_not_promised() -> None:
+    unknown = money(spent={**money().spent, "spent_usd": None}, to_come=Outlook(None, "price", "a"))
+    assert drawn(Frame(progress(money=unknown), "7", None), 100)[4].startswith("cost not known   1,204,331 tokens in")
+    for quiet in (
+        Frame(progress(money=money()), "7", "SIGTERM"),
+        Frame(progress(source_complete=False, money=money()), "7", None),
+    ):
+        assert "to finish (" not in drawn(quiet, 100)[4]
+    assert len(drawn(Frame(progress(), "7", None), 100)) == 6
+
+
+def test_money_on_plain_and_narrow_terminals() -> None:
+    asked = progress(money=money(), models=(AtModel("small", 1, 4, time.time()),), time_left=Range(170.0, 250.0, 380.0))
+    for width in range(1, 100, 3):
+        assert all(len(line) <= width for line in drawn(Frame(asked, "7", None), width))
+    plain = drawn(Frame(replace(asked, retrying={}), "7", None, ascii_only=True), 100)
+    assert all(line.isascii() for line in plain)
+    assert "(27-36)" in plain[4]
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ((31.4, 27.2, 36.1), "about $31 (27–36)"),
+        ((3.14, 2.72, 3.61), "about $3.14 (2.72–3.61)"),
+        ((0.0314, 0.0272, 0.0361), "about $0.031 (0.027–0.036)"),
+        ((31_400, 27_200, 36_100), "about $31,400 (27,200–36,100)"),
+        ((2.0, 2.0, 2.0), "about $2.00"),
+    ],
+)
+def test_amounts_have_as_many_digits_as_say_something(ends: tuple[float, float, float], said: str) -> None:
+    assert amounts.about(*ends) == said
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "said"),
+    [(180, 360, "3–6 min"), (50, 180, "50 s–3 min"), (5000, 9000, "1 h 23 min–2 h 30 min"), (200, 205, "3 min")],
+)
+def test_spans_say_their_unit_once(first: float, last: float, said: str) -> None:
+    assert words.between(words.rough(first), words.rough(last)) == said

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from importlib import import_module
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from onward.cli import direct, parser
 from onward.cli.flags import COMMANDS, count, one_of, seconds
+from onward.cli.prompt import PromptFlags
+from onward.cli.run import RunFlags
 from onward.cli.target import About
 
 RIGHT: list[tuple[str, dict[str, str]]] = [
@@ -22,6 +24,8 @@ RIGHT: list[tuple[str, dict[str, str]]] = [
     ("run", {}),
     ("run job.py", {"ONWARD_LIMIT": "3", "ONWARD_PARAM": "a=1 b=2", "ONWARD_JSON": "yes", "ONWARD_DEBUG": "0"}),
     ("run job.py --limit 9 -p c=3", {"ONWARD_LIMIT": "3", "ONWARD_PARAM": "a=1", "ONWARD_WAIT": "5m"}),
+    ("prompt in.csv --key a --key b --template t.txt --model m --max-output-tokens 9 --budget $2 --api chat", {}),
+    ("prompt in.csv --template t.txt --model m --temperature 0 --dedupe", {"ONWARD_KEY": "a b", "ONWARD_OUT": "o.csv"}),
     ("status job.py --json", {}),
     ("status --job case --store s.db", {}),
     ("instances job.py", {"ONWARD_STORE": "s.db"}),
@@ -51,6 +55,8 @@ WRONG = [
     "run job.py --log-format xml",
     "run job.py -x",
     "export job.py",
+    "prompt in.csv --template t.txt --model m",
+    "prompt in.csv other.csv --key id --template t.txt --model m",
     "run --help",
     "--help",
     "--version",
@@ -88,9 +94,12 @@ def test_every_flag_reaches_its_command(name: str) -> None:
     command = COMMANDS[name]
     module, function = command.home.split(":")
     parameters = set(inspect.signature(getattr(import_module(f"onward.cli.{module}"), function)).parameters)
-    given = {flag.into for flag in command.flags} - {"debug"} | {"job" if command.words == "JOB" else "words"}
+    given = {flag.into for flag in command.flags} - {"debug"} | {command.single or "words"}
     if "about" in parameters:
         parameters = parameters - {"about"} | set(About.__annotations__)
+    if "flags" in parameters:
+        flags = PromptFlags if name == "prompt" else RunFlags
+        parameters = parameters - {"flags"} | set(get_type_hints(flags))
     if "rest" not in parameters:
         assert given == parameters
 

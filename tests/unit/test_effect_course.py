@@ -495,6 +495,28 @@ def test_what_is_come_upon_is_gone_on_with(meeting: Any, known: Entry, declared:
     bench.begin(expected)
 
 
+@pytest.mark.parametrize("declared", [{"probe": True}, {"keyed": True}])
+def test_who_sends_what_it_has_taken_over_is_the_sender(declared: Any) -> None:
+    bench = Bench(**declared)
+    bench.call("prepare", Prepared("ow1-x", '{"fee":50}'))
+    theirs = entry(UNKNOWN, 1000.0, 1, origin="record b of other", origin_job="other")
+    assert bench.course.met(Met("adopt", theirs)) is None
+    if "probe" in declared:
+        bench.become_durable(bench.call("probe", Answered("absent")))
+    fact = bench.call("send", Returned('{"no":7}'))
+    assert (said(fact), fact.event, fact.sent_by) == (("succeeded", "confirmed"), None, None)
+
+
+@pytest.mark.parametrize(("origin", "job", "expected"), [("record b of other", "other", "other"), (None, None, None)])
+def test_what_was_done_already_is_told_as_its_senders(origin: Any, job: Any, expected: str | None) -> None:
+    bench = Bench()
+    bench.call("prepare", Prepared("ow1-x", '{"fee":50}'))
+    bench.course.met(Met("adopt" if origin else "go on", entry(CONFIRMED, origin=origin, origin_job=job)))
+    fact = bench.begin(None)
+    assert fact is not None
+    assert (fact.event, fact.sent_by) == ("effect_deduplicated", expected)
+
+
 def test_a_living_record_with_the_same_obligation_is_waited_for() -> None:
     bench = Bench()
     bench.call("prepare", Prepared("ow1-x", "{}"))

@@ -13,11 +13,12 @@ from job_files import EmptySource, fresh_imports, notebook, write
 
 from onward.job.job import Job
 from onward.job.loading import load_job
+from onward.policy.versions import changed_parts
 
 BASE = """
 import re
 from dataclasses import dataclass
-from helpers import outside
+from aides import outside
 
 job = Job("v", EmptySource())
 LIMIT = 5
@@ -62,7 +63,7 @@ def versions(tmp_path: Path) -> Iterator[Callable[..., list[str]]]:
     """Versions of the steps of a job file with this text."""
 
     def load(text: str = BASE, helpers: str = "def outside(x): return x", **params: Any) -> list[str]:
-        (tmp_path / "helpers.py").write_text(helpers)
+        (tmp_path / "aides.py").write_text(helpers)
         job = load_job(str(write(tmp_path / "job.py", text)))
         return [step.version for step in job.plan(job.bind(params or None).params).steps]
 
@@ -257,9 +258,9 @@ def test_local_helpers_and_classes_count() -> None:
         return step
 
     def version(function: Callable[..., Any]) -> str:
-        from onward.job.versions import NO_NAMES, declared_source, step_version
+        from onward.job.versions import NO_NAMES, declared_source, step_code
 
-        return step_version(
+        return step_code(
             function, declared_source(function), plain=NO_NAMES, schema=None, uses=(), param=str, ignored=()
         )
 
@@ -270,7 +271,7 @@ def test_local_helpers_and_classes_count() -> None:
 def test_an_edit_after_the_declaration_does_not_pass_for_the_code_that_runs(tmp_path: Path) -> None:
     with fresh_imports():
         file = write(tmp_path / "job.py", BASE)
-        (tmp_path / "helpers.py").write_text("def outside(x): return x")
+        (tmp_path / "aides.py").write_text("def outside(x): return x")
         job = load_job(str(file))
         before = [step.version for step in job.plan().steps]
         write(file, "\n\n\n" + BASE.replace("LIMIT = 5", "LIMIT = 6"))
@@ -323,3 +324,41 @@ def test_a_function_without_source_is_known_by_its_bytecode() -> None:
     assert version_of(_without_source("# comment\n\n" + plain)) == before
     assert version_of(_without_source(plain.replace("item for", "(item, 1) for"))) != before
     assert version_of(_without_source(plain, limit=6)) != before
+
+
+ASKING = """
+import onward
+from onward.llm import Model, Prompt
+
+model = Model("small")
+prompt = Prompt("Sum up: {{ text }}")
+job = onward.Job("case", source=onward.jsonl("in.jsonl", key="id"))
+
+@job.step
+async def a(record) -> str:
+    return await model.ask(prompt, text=record["text"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changed"),
+    [
+        ("Sum up", "Be brief", ["prompt"]),
+        ('Model("small")', 'Model("large")', ["model"]),
+        ('Model("small")', 'Model("small", max_output_tokens=9)', ["model"]),
+        ('record["text"]', 'record["body"]', ["code"]),
+        ("-> str", "-> int", ["code"]),
+        ("@job.step", "@job.step(uses=[1])", ["code"]),
+        ('Model("small")', 'Model("small", requests_per_minute=9)', []),
+        ("@job.step", "# a word\n@job.step", []),
+    ],
+)
+def test_what_a_version_is_made_of_tells_what_changed(tmp_path: Path, old: str, new: str, changed: list[str]) -> None:
+    assert ASKING.count(old) == 1
+    before, after = (
+        load_job(str(write(tmp_path / f"{name}.py", text))).plan(None).steps[0]
+        for name, text in (("before", ASKING), ("after", ASKING.replace(old, new)))
+    )
+    assert (before.version == after.version) == (not changed)
+    assert changed_parts([dict(before.parts)], dict(after.parts)) == changed
+    assert changed_parts([{}], dict(after.parts)) == []

@@ -7,6 +7,7 @@ from typing import Any
 
 from onward.cli import streams
 from onward.cli.target import find, split
+from onward.errors import UsageError
 
 
 def retry(words: list[str] | None, **rest: Any) -> int:
@@ -21,10 +22,21 @@ def release(words: list[str] | None, **rest: Any) -> int:
     return _mark(api.release, words, **rest)
 
 
-def rerun(words: list[str] | None, **rest: Any) -> int:
+def rerun(words: list[str] | None, sample: int | None, as_json: bool, **rest: Any) -> int:
     from onward import api
 
-    return _mark(api.rerun, words, **rest)
+    if sample is None:
+        if as_json:
+            raise UsageError("rerun has --json with --sample alone")
+        return _mark(api.rerun, words, **rest)
+    job, keys = split(words, rest["job_name"])
+    others = [f"--{name}" for name in ("all", "kind") if rest[name]] + (["--from"] if rest["from_file"] else [])
+    if keys or others:
+        raise UsageError(f"--sample chooses by itself, alone or with --step; leave out {' '.join(others or keys)}")
+    from onward.cli.sample import sample as tried
+
+    about = {name: rest[name] for name in ("store", "job_name", "instance", "params")}
+    return tried(find(job, **about), sample, rest["step"], rest["dry_run"], as_json)
 
 
 def pause(**rest: Any) -> int:

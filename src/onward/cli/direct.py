@@ -35,10 +35,10 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> Call | None:
         arguments = {flag.into: _value(flag, given, environment) for flag in command.flags}
     except (NotUnderstood, ValueError):
         return None
-    if command.words == "JOB":
+    if command.single is not None:
         if len(beside) > 1:
             return None
-        return Call(command, arguments | {"job": beside[0] if beside else None})
+        return Call(command, arguments | {command.single: beside[0] if beside else None})
     return Call(command, arguments | {"words": beside})
 
 

@@ -43,6 +43,20 @@ def dollars(given: str) -> float:
     return float(plain)
 
 
+def number(given: str) -> float:
+    """`0.7`, `0`. Raises ValueError."""
+    if not re.fullmatch(r"\d+(\.\d+)?", given.strip()):
+        raise ValueError(f"{given!r} is not a number from 0 on")
+    return float(given)
+
+
+def per_minute(given: str) -> float:
+    """`3000`, `0.5`. Raises ValueError."""
+    if number(given) == 0:
+        raise ValueError("0 a minute would be none at all")
+    return float(given)
+
+
 def one_of(*choices: str) -> Callable[[str], str]:
     def read(given: str) -> str:
         if given not in choices:
@@ -76,13 +90,18 @@ class Flag(NamedTuple):
 
 
 class Command(NamedTuple):
-    """`home` is `module:function`; `words` says what stands beside the flags: `JOB`, or `JOB [KEY]...`."""
+    """`home` is `module:function`; `words` says what stands beside the flags: `JOB`, or `JOB [KEY]...`. Where that is
+    one word, `single` is the parameter that it goes into."""
 
     name: str
     home: str
     help: str
     words: str
     flags: tuple[Flag, ...]
+
+    @property
+    def single(self) -> str | None:
+        return self.words.lower() if self.words in ("JOB", "INPUT") else None
 
 
 DEBUG = Flag("--debug", "debug", "Show tracebacks.")
@@ -104,9 +123,40 @@ _RUN = (
     Flag("--log-format", "log_format", "text, or json: one event a line on the error output.", "FORMAT",
          one_of("text", "json"), "text", "text"),
     Flag("--json", "as_json", "Last line of the output is the status object; all else is on the error output."),
+    Flag("--estimate", "estimate", "Only tell how many records are to go, their cost and time; nothing is asked."),
     Flag("--source-changed", "source_changed", "The input lies elsewhere now; match it by key."),
     Flag("--no-create", "no_create", "A missing store is an error."),
     _STORE, _INSTANCE, _PARAM, DEBUG,
+)  # fmt: skip
+_PROMPT = (
+    Flag("--key", "key", "The column that identifies a row; repeatable, where it takes several.", "FIELD", many=True,
+         required=True),
+    Flag("--template", "template", "The prompt: Jinja2, a row's columns are its variables.", "FILE", required=True),
+    Flag("--model", "model", "The provider's name of the model.", "NAME", required=True),
+    Flag("--system", "system", "The system's text, Jinja2 too.", "FILE"),
+    Flag("--schema", "schema", "A JSON schema that answers have to fit; they are then JSON values.", "FILE"),
+    Flag("--out", "out", "Where the answers go when all is done: .jsonl, .csv, .parquet.", "FILE"),
+    Flag("--name", "name", "The job's name; of tickets.csv it is prompt-tickets.", "NAME"),
+    Flag("--base-url", "base_url", "Where the API is; else OPENAI_BASE_URL, else OpenAI.", "URL"),
+    Flag("--api", "api", "responses, or chat for servers that have only that.", "API", one_of("responses", "chat"),
+         "responses", "responses"),
+    Flag("--temperature", "temperature", "Left to the provider unless it is given.", "N", number),
+    Flag("--max-output-tokens", "max_output_tokens", "Where an answer is cut off, which sets its row aside.", "N",
+         count),
+    Flag("--requests-per-minute", "requests_per_minute", "At most so many requests a minute.", "N", per_minute),
+    Flag("--tokens-per-minute", "tokens_per_minute", "At most so many tokens a minute.", "N", per_minute),
+    Flag("--max-concurrency", "max_concurrency", "At most so many requests at once.", "N", count),
+    Flag("--budget", "budget", "US dollars at most, over all runs; needs --max-output-tokens.", "USD", dollars),
+    Flag("--price-in", "price_in", "US dollars for a million tokens of input.", "USD", dollars),
+    Flag("--price-out", "price_out", "US dollars for a million tokens of output.", "USD", dollars),
+    Flag("--price-cached", "price_cached", "US dollars for a million tokens of cached input.", "USD", dollars),
+    Flag("--dedupe", "dedupe", "Equal requests are asked once and share the answer."),
+    Flag("--sample", "sample", "After an edit: make N rows anew, and lay old and new side by side.", "N", count),
+    Flag("--delimiter", "delimiter", "Between the cells of a CSV file.", "CHAR"),
+    Flag("--encoding", "encoding", "Of a CSV file, where it is not UTF-8: cp1252.", "NAME"),
+    *(flag for flag in _RUN if flag.name not in ("--budget", "--store", "--param")),
+    _STORE._replace(help="Path or sqlite:///…; else .onward/onward.db by INPUT."),
+    Flag("--param", "params", "A prompt's job takes none.", "NAME=VALUE", short="-p", many=True),
 )  # fmt: skip
 ABOUT = (_STORE, _JOB_NAME, _INSTANCE, _PARAM, DEBUG)
 
@@ -202,9 +252,7 @@ Exit codes:
 70   a fault of onward itself
 """
 
-RUN_HELP = """Run a job, or resume it: what is done stays done.
-
-\b
+EXIT_CODES = """\b
 Exit codes:
 0    every record of the instance succeeded (with --limit: every one tried)
 1    finished, but some are failed, unconfirmed or quarantined
@@ -215,10 +263,35 @@ Exit codes:
 130  a second Ctrl-C; 143: a second SIGTERM
 """
 
+RUN_HELP = f"""Run a job, or resume it: what is done stays done.
+
+{EXIT_CODES}"""
+
+PROMPT_HELP = f"""Ask a model about every row of a file: CSV, JSON Lines or Parquet.
+
+Every answer is kept at once, in .onward/ beside INPUT: after Ctrl-C, a
+kill, an outage or a spent budget the same command goes on where it was.
+The template is Jinja2, a row's columns are its variables: {{{{ body }}}}, and
+{{{{ row["Order No."] }}}} where the name is no word. The key of the API is
+OPENAI_API_KEY of the environment.
+
+\b
+Examples:
+onward prompt tickets.csv --key id --template summary.txt \\
+    --model gpt-5-mini --out summaries.csv
+onward prompt tickets.csv --key id --template triage.txt \\
+    --schema ticket.json --model gpt-5-mini --max-output-tokens 500 \\
+    --budget 20 --out triage.jsonl
+onward prompt calls.parquet --key call --template notes.txt \\
+    --model llama --base-url http://localhost:8000/v1 --api chat
+
+{EXIT_CODES}"""
+
 COMMANDS = {
     command.name: command
     for command in (
         Command("run", "run:run", RUN_HELP, "JOB", _RUN),
+        Command("prompt", "prompt:prompt", PROMPT_HELP, "INPUT", _PROMPT),
         Command("status", "questions:status", "Counts by state and step, runs, what is waiting and why.", "JOB",
                 (_JSON, *ABOUT)),
         Command("instances", "questions:instances", "The job's instances, oldest first.", "JOB", (_JSON, *ABOUT)),
@@ -234,7 +307,10 @@ COMMANDS = {
                 "JOB [KEY]...", _choosing("All quarantined records.", _AT_STEP)),
         Command("rerun", "acts:rerun", "Mark finished records for a new generation; the old ones stay.",
                 "JOB [KEY]...",
-                _choosing("All finished records.", "From this step on; alone: all records that have it.")),
+                (Flag("--sample", "sample", "Make N anew at once, and lay old and new side by side.", "N",
+                      count),
+                 _JSON,
+                 *_choosing("All finished records.", "From this step on; alone: all records that have it."))),
         Command("key", "keys:key", KEY_HELP, "JOB VALUE...",
                 (Flag("--effect", "effect", "The effect's name in the ledger; needed where a job has several.", "NAME"),
                  _JSON, *ABOUT)),

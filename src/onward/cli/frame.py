@@ -10,6 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
+from onward.cli import spending
 from onward.cli.words import duration, key_text, left, printable, rate, records
 
 if TYPE_CHECKING:
@@ -38,19 +39,24 @@ class Frame:
         self._ended = ended
         self._run = run
         self._stopping = stopping
+        self._ascii_only = ascii_only
         self._heavy, self._light = ("#", ".") if ascii_only else ("━", "─")
         self._dot = "-" if ascii_only else "·"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = max(options.max_width - 1, 1)  # the last column is left alone: some terminals wrap there
         for line in self.lines(width):
+            if self._ascii_only:
+                line.plain = line.plain.replace("–", "-")
             line.truncate(width, overflow="ellipsis")
             yield from line.render(console)
             yield Segment.line()
 
     def lines(self, width: int) -> list[Text]:
         found = [self._title(width), self._bar(width), *self._counts(width)]
-        return found if self._ended else [*found, self._pace(), *self._waiting(), *self._longest()]
+        if self._ended:
+            return found
+        return [*found, self._pace(), *self._money(), *self._waiting(), *self._longest()]
 
     def _title(self, width: int) -> Text:
         progress = self._progress
@@ -102,12 +108,24 @@ class Frame:
         if self._stopping:
             pass
         elif progress.eta is not None:
-            line.append(f"   {left(progress.eta)}")
+            line.append(f"   {left(progress.eta, progress.time_left)}")
         elif not progress.source_complete:
             line.append("   the input is still being read", style="dim")
         line.append(f"   {progress.calls} {'call' if progress.calls == 1 else 'calls'} now", style="dim")
         claimed = self._by_state()["in_progress"] - progress.calls  # in progress too, from the claim on
         return line.append(f", {claimed:,} claimed for later or by other runs" if claimed > 0 else "", style="dim")
+
+    def _money(self) -> list[Text]:
+        """What it costs, and how many calls may be at each model; a line each."""
+        progress = self._progress
+        if progress.money is None:
+            return []
+        lines = [Text("   ".join(spending.parts(progress.money, not self._stopping, progress.source_complete)))]
+        for model in progress.models:
+            throttled = spending.throttled(model, progress.now)
+            line = Text(f"{printable(model.name)}: {model.calls} of up to {model.most} calls", style="dim")
+            lines.append(line.append(f"   {throttled}" if throttled else "", style="yellow not dim"))
+        return lines
 
     def _waiting(self) -> list[Text]:
         progress, lines = self._progress, []

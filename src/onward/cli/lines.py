@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from onward.cli import streams
+from onward.cli import spending, streams
 from onward.cli.happenings import Happenings
 from onward.cli.words import duration, key_text, left, printable, rate, records
 
@@ -53,8 +53,13 @@ def progress_line(progress: Progress) -> str:
     parts = [f"{done:,} of {progress.total:,}{share if progress.source_complete else ' read so far'}"]
     parts.append(rate(progress.rate))
     if progress.eta is not None:
-        parts.append(left(progress.eta))
+        parts.append(left(progress.eta, progress.time_left))
     parts.append(f"{progress.calls} {'call' if progress.calls == 1 else 'calls'}")
+    if progress.money is not None:
+        parts += spending.parts(progress.money, True, progress.source_complete)
+        for model in progress.models:
+            slow = spending.throttled(model, progress.now)
+            parts.append(f"at most {model.most} at {printable(model.name)}" + (f" ({slow})" if slow else ""))
     parts += [f"{counts[state]:,} {state}" for state in counts if state in _WORTH_A_WORD and counts[state]]
     retrying = sum(progress.retrying.values())
     if retrying:

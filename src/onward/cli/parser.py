@@ -14,6 +14,7 @@ from onward.cli.direct import Call
 from onward.cli.flags import COMMANDS, Command, Flag
 
 _JOB_HELP = "path/to/job.py[:name] or package.module:name"
+_INPUT_HELP = "a .csv, .jsonl or .parquet file; .csv.gz, .jsonl.gz"
 
 
 def read(words: list[str]) -> Call | int:
@@ -70,8 +71,9 @@ def _function(command: Command, call: Callable[[Call], None]) -> Callable[..., N
     def called(**arguments: Any) -> None:
         call(Call(command, arguments))
 
-    word: Any = typer.Argument(metavar=command.words, help=_JOB_HELP, show_default=False)
-    name, kind = ("job", str | None) if command.words == "JOB" else ("words", list[str] | None)
+    shown = _INPUT_HELP if command.single == "input" else _JOB_HELP
+    word: Any = typer.Argument(metavar=command.words, help=shown, show_default=False)
+    name, kind = ("words", list[str] | None) if command.single is None else (command.single, str | None)
     annotations: dict[str, Any] = {name: Annotated[kind, word]}
     defaults: dict[str, Any] = {name: None}
     for flag in command.flags:
@@ -91,7 +93,7 @@ def _type(flag: Flag) -> Any:
     if flag.is_switch:
         return bool
     if flag.many:
-        return list[str] | None
+        return list[str] if flag.required else list[str] | None
     return str if flag.required else str | None
 
 

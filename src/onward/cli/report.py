@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onward import runner
+from onward.cli import edits, spending
 from onward.cli.target import Target
 from onward.cli.words import brief, counted, duration, records
 
@@ -57,8 +58,10 @@ def _put_back(told: Announcement) -> Iterator[str]:
 
 def _versions(told: Announcement, target: Target) -> Iterator[str]:
     results, today = told.results, told.versions
+    told_of_models = edits.of_models(told, target)
+    yield from told_of_models.lines
     for step, versions in results.older(today).items():
-        for version, number in versions.items():
+        for version, number in versions.items() if step not in told.asks else ():
             yield f"{number:,} kept from the older version of {step} ({version[:8]}; now {today[step][:8]})"
     for step, number in results.lacking(today).items():
         yield f"{number:,} kept that were made without {step}, which is a new step"
@@ -68,7 +71,7 @@ def _versions(told: Announcement, target: Target) -> Iterator[str]:
         yield f"{results.changed:,} kept whose input has changed since"
     yield from _unfinished(told, target)
     stale = results.stale(today)
-    if stale:
+    if stale and stale != told_of_models.stale:
         yield f"{records(stale)} stale; re-run them with: {target.command('rerun', '--stale')}"
 
 
@@ -83,9 +86,9 @@ def _unfinished(told: Announcement, target: Target) -> Iterator[str]:
         yield f"{records(number)} go on from older outputs and will be stale; re-run them then with: {again}"
 
 
-def closing(result: RunResult, finished: Mapping[str, Any], target: Target) -> Iterator[str]:
+def closing(result: RunResult, finished: Mapping[str, Any], target: Target, taken: str = "") -> Iterator[str]:
     """Why the run ended, the head of its chain of history, and as the last line the counts and the next command.
-    `finished`: the last event."""
+    `finished`: the last event; `taken`: what has been done with the results."""
     if result.exit_code in (3, 4):
         yield f"stopped: {brief(result.reason)}"
     if not finished.get("recorded", True):
@@ -94,6 +97,7 @@ def closing(result: RunResult, finished: Mapping[str, Any], target: Target) -> I
         yield "the input is empty: it has no records"
     if finished.get("head"):
         yield f"history: {finished['head']}"
+    yield from spending.closing(finished)
     yield from _adopted(finished.get("adopted", {}))
     waiting = finished.get("held", {}).get("stale", 0)
     if waiting:
@@ -101,10 +105,16 @@ def closing(result: RunResult, finished: Mapping[str, Any], target: Target) -> I
     yield from _undecodable(finished.get("held", {}).get("undecodable", 0), target)
     held = finished.get("held", {})
     yield from _unconfirmed(result, held.get("person", 0) + held.get("undecodable", 0))
+    if owing := finished.get("vanished_open", 0):
+        which = target.command("failures", "--state", "unconfirmed")
+        yield f"{records(owing)} no longer in the source, with an effect still open; which: {which}"
+    if target.again and not taken and result.exit_code in (1, 3, 4) and result.counts.get("succeeded"):
+        yield f"what is done so far: {target.export_command}"
     counts = counted(result.counts, result.total, finished.get("vanished", 0), finished.get("stale", 0))
     older = finished.get("unfinished_older", 0)
     counts += f", {older:,} unfinished with outputs of older steps" if older else ""
-    yield f"{counts} in {duration(result.seconds)}. {_next(result, finished, target)}"
+    parts = [f"{counts} in {duration(result.seconds)}.", taken, _next(result, finished, target, bool(taken))]
+    yield " ".join(filter(None, parts))
 
 
 def _adopted(counts: Mapping[str, int]) -> Iterator[str]:
@@ -130,7 +140,8 @@ def _undecodable(number: int, target: Target) -> Iterator[str]:
         yield f"Put the model back and run again, or say what became of each: {say} --sent RECEIPT (or --not-sent)"
 
 
-def _next(result: RunResult, finished: Mapping[str, Any], target: Target) -> str:
+def _next(result: RunResult, finished: Mapping[str, Any], target: Target, is_taken: bool) -> str:
+    """The next command; none where there is nothing left to do with results that are taken."""
     if runner.is_in_memory(target.store):
         return "The store was in memory and has ended with the run."
     act = finished.get("next_act", "run")
@@ -142,12 +153,15 @@ def _next(result: RunResult, finished: Mapping[str, Any], target: Target) -> str
     if act == "rerun":
         return f"Next: {target.command('rerun', '--stale')}"
     if act == "export":
-        return f"Nothing is left to do. Next: {target.export_command}"
+        return "Nothing is left to do." + ("" if is_taken else f" Next: {target.export_command}")
     if result.exit_code == 0:
         done = result.counts.get("succeeded", 0) == result.total
         if not result.total and finished.get("source_complete"):
             return f"Next, when the input has records: {again}"
         if done and finished.get("stale"):
-            return f"Next: {target.export_command}, or make the stale ones anew: {target.command('rerun', '--stale')}"
+            anew = f"make the stale ones anew: {target.command('rerun', '--stale')}"
+            return f"To {anew}" if is_taken else f"Next: {target.export_command}, or {anew}"
+        if done and is_taken:
+            return ""
         return f"Next: {target.export_command if done else again}"
     return f"Mend that, then: {again}" if result.exit_code in (2, 4) else f"Go on with: {again}"

@@ -7,12 +7,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict, Unpack
 
 from onward.cli import errors, streams
-from onward.cli.target import Target, find
+from onward.cli.target import About, Target, find
 from onward.cli.words import brief
-from onward.errors import StoreError, UsageError
+from onward.errors import OnwardError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from onward.engine.govern import Bounds
@@ -34,35 +34,60 @@ class Teller(Protocol):
     def progress(self, progress: Progress) -> None: ...
 
 
+class RunFlags(TypedDict):
+    """What `onward run` and `onward prompt` share."""
+
+    concurrency: int | None
+    limit: int | None
+    max_failures: str | None
+    max_time: float | None
+    wait: float
+    grace: float
+    log_format: str
+    as_json: bool
+    estimate: bool
+    source_changed: bool
+    no_create: bool
+
+
+class Runnable(NamedTuple):
+    """What is to be run, and what is done with the results of a run that was not stopped: it says so in words."""
+
+    target: Target
+    budget: float | None = None
+    take: Callable[[], str] | None = None
+
+
 def run(
     job: str | None,
-    concurrency: int | None,
-    limit: int | None,
     budget: float | None,
-    max_failures: str | None,
-    max_time: float | None,
-    wait: float,
-    grace: float,
-    log_format: str,
-    as_json: bool,
-    source_changed: bool,
-    no_create: bool,
     store: str | None,
     instance: str | None,
     params: list[str] | None,
+    **flags: Unpack[RunFlags],
 ) -> int:
+    about: About = {"store": store, "job_name": None, "instance": instance, "params": params}
+    return begin(lambda: Runnable(find(job, **about), budget), flags)
+
+
+def begin(what: Callable[[], Runnable], flags: RunFlags) -> int:
+    """Find out what is to be run, and run it."""
     try:
         with termination_interrupts():
-            target = find(job, store=store, job_name=None, instance=instance, params=params)
-            bounds = _bounds(target, limit, max_failures, max_time, grace)
-            flags = {
-                "concurrency": concurrency,
-                "budget": budget,
-                "wait": wait,
-                "source_changed": source_changed,
-                "create": not no_create,
+            runnable = what()
+            if flags["estimate"]:
+                from onward.cli.estimate import estimate
+
+                return estimate(runnable.target, flags["limit"], flags["as_json"])
+            options = {
+                "concurrency": flags["concurrency"],
+                "budget": runnable.budget,
+                "wait": flags["wait"],
+                "source_changed": flags["source_changed"],
+                "create": not flags["no_create"],
             }
-            return _Session(target, log_format == "json", as_json).work(bounds, flags)
+            session = _Session(runnable, flags["log_format"] == "json", flags["as_json"])
+            return session.work(_bounds(runnable.target, flags), options)
     except KeyboardInterrupt:
         streams.err("onward: interrupted")
         return errors.STOPPED_EARLY
@@ -82,24 +107,25 @@ def termination_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _bounds(
-    target: Target, limit: int | None, max_failures: str | None, max_time: float | None, grace: float
-) -> Bounds:
+def _bounds(target: Target, flags: RunFlags) -> Bounds:
     from onward.engine.govern import Bounds
     from onward.job.job import Job
     from onward.job.plan import FailureLimit
 
     assert isinstance(target.job, Job)
-    ceiling = FailureLimit.parse(max_failures) if max_failures is not None else target.job.max_failures
+    given = flags["max_failures"]
+    ceiling = FailureLimit.parse(given) if given is not None else target.job.max_failures
     count, percent = (ceiling.count, ceiling.percent) if ceiling is not None else (None, None)
-    return Bounds(limit, count, percent, max_time, grace)
+    return Bounds(flags["limit"], count, percent, flags["max_time"], flags["grace"])
 
 
 class _Session:
     """One `onward run`: who is told what, and where it goes."""
 
-    def __init__(self, target: Target, log_json: bool, as_json: bool):
-        self._target = target
+    def __init__(self, runnable: Runnable, log_json: bool, as_json: bool):
+        self._target = runnable.target
+        self._take = runnable.take
+        self._lost = False
         self._log_json = log_json
         self._as_json = as_json
         self._teller = _json_log() if log_json else _text_teller(as_json)
@@ -126,14 +152,20 @@ class _Session:
             **flags,
         )
         if not self._as_json:
-            return self._told(runner.run, job, binding, options).exit_code
+            return self._code(self._told(runner.run, job, binding, options))
         with streams.kept_clean() as out:
             result = self._told(runner.run, job, binding, options)
             try:
                 streams.answer(self._status(binding, result), out)
             except streams.AnswerLost as lost:
                 streams.err(f"onward: {lost}; what is done is kept, {self._target.command('status', '--json')} has it")
-                return max(result.exit_code, errors.STOPPED_EARLY) if result.exit_code != errors.USAGE else errors.USAGE
+                self._lost = True
+        return self._code(result)
+
+    def _code(self, result: RunResult) -> int:
+        """Where something could not be written, the same command writes it."""
+        if self._lost and result.exit_code != errors.USAGE:
+            return max(result.exit_code, errors.STOPPED_EARLY)
         return result.exit_code
 
     def _told(self, run: Callable[..., RunResult], *arguments: Any) -> RunResult:
@@ -145,9 +177,19 @@ class _Session:
             self._teller.stop()
         if result.exit_code in (errors.USAGE, errors.ONWARD_FAULT):
             streams.err(f"onward: {brief(result.reason)}")
-        for line in report.closing(result, self._finished, self._target):
+        for line in report.closing(result, self._finished, self._target, self._taken(result)):
             self._say(line)
         return result
+
+    def _taken(self, result: RunResult) -> str:
+        if self._take is None or result.exit_code not in (0, 1):
+            return ""
+        try:
+            return self._take()
+        except (OnwardError, OSError) as error:
+            self._lost = True
+            streams.err(f"onward: {error}; what is done is kept, {self._target.export_command} writes it")
+            return ""
 
     def _announce(self, told: Announcement) -> None:
         from onward.cli import report
@@ -194,6 +236,21 @@ def _text_teller(as_json: bool) -> Teller:
     from onward.cli.lines import Lines
 
     return Lines()
+
+
+@contextlib.contextmanager
+def watching() -> Iterator[dict[str, Any]]:
+    """How a run that belongs to another command is watched: options for it."""
+    teller = _text_teller(as_json=True)
+    try:
+        yield {
+            "progress": teller.progress,
+            "listeners": [(teller.event, False)],
+            "announce": lambda told: teller.start(),
+            "before_exit": _last_words,
+        }
+    finally:
+        teller.stop()
 
 
 def _json_log() -> Teller:

@@ -8,22 +8,18 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
-from rich import box
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.table import Table
+from rich.console import Console, RenderableType
 from rich.text import Text
 
-from onward.cli import streams
+from onward.cli import money, streams
 from onward.cli.frame import STYLES, bar
+from onward.cli.grid import table
 from onward.cli.target import Target
 from onward.cli.words import brief, counted, duration, key_text, printable
 
 ROOMY = 200
-GAP = 3
-LEGIBLE = 8
 RUNS_SHOWN = 5
 LISTED = 20
 NEEDS_A_PERSON = 4
@@ -56,8 +52,9 @@ def status(found: Answer, target: Target) -> Iterator[RenderableType]:
     line.append(f" {done:,} / {total:,}" + (f"  {100 * done // total}%" if total and found["source_complete"] else ""))
     yield line.append("" if found["source_complete"] else " (the input is not read to its end)", style="dim")
     yield from _counts_line(found)
+    yield from map(Text, money.standing(found))
     yield from _steps(found)
-    yield from _table(
+    yield from table(
         "waiting for",
         "records:",
         "until (UTC)",
@@ -66,13 +63,13 @@ def status(found: Answer, target: Target) -> Iterator[RenderableType]:
             (one["reason"], f"{one['count']:,}", moment(one["until"]), moment(one["since"])) for one in found["waiting"]
         ],
     )
-    yield from _table(
+    yield from table(
         "failed at",
         "kind",
         "records:",
         rows=[(one["step"] or "the record itself", one["kind"], f"{one['count']:,}") for one in found["failures"]],
     )
-    yield from _table(
+    yield from table(
         "in progress",
         "step",
         "since (UTC)",
@@ -120,6 +117,7 @@ def _counts_line(found: Answer) -> Iterator[Text]:
     ]
     more = (
         ("vanished", "vanished"),
+        ("vanished_open", "of them with an effect still open"),
         ("stale", "stale"),
         ("unfinished_older", "unfinished with outputs of older steps"),
         ("skipped", "ended early, of those succeeded"),
@@ -144,7 +142,7 @@ def _steps(found: Answer) -> Iterator[RenderableType]:
         )
         for step in found["steps"]
     ]
-    yield from _table("step", "version now" if shown else "version", "succeeded:", *shown, rows=rows)
+    yield from table("step", "version now" if shown else "version", "succeeded:", *shown, rows=rows)
 
 
 def _advice(found: Answer, target: Target) -> str:
@@ -154,7 +152,7 @@ def _advice(found: Answer, target: Target) -> str:
         return "" if _alive(found["runs"]) else f"Next: {target.run_command}"
     if counts["failed"] or counts["quarantined"]:
         return f"Next: {target.command('failures')}"
-    if counts["unconfirmed"]:
+    if counts["unconfirmed"] or found["vanished_open"]:
         return f"Next: {target.command('reconcile')}"
     return f"Next: {target.command('rerun', '--stale') if found['stale'] else target.export_command}"
 
@@ -164,7 +162,7 @@ def _runs(runs: Sequence[Answer]) -> Iterator[RenderableType]:
         (run["run"], moment(run["started"]), _lasted(run), _exit(run), run["host"], run["reason"] or "running")
         for run in runs[-RUNS_SHOWN:]
     ]
-    yield from _table("run", "started (UTC)", "lasted:", "exit:", "host", "reason", rows=rows)
+    yield from table("run", "started (UTC)", "lasted:", "exit:", "host", "reason", rows=rows)
     if len(runs) > RUNS_SHOWN:
         yield Text(f"and {len(runs) - RUNS_SHOWN:,} older runs: --json has them all", style="dim")
 
@@ -191,7 +189,7 @@ def instances(found: Sequence[Answer]) -> Iterator[RenderableType]:
         )
         for one in found
     ]
-    yield from _table("instance", "records", "last run (UTC)", "exit", rows=rows)
+    yield from table("instance", "records", "last run (UTC)", "exit", rows=rows)
     if not found:
         yield Text("no instances")
 
@@ -211,7 +209,7 @@ def failures(causes: Sequence[Answer], first: Sequence[Answer], target: Target) 
         (f"{one['count']:,}", one["step"] or "the record itself", one["kind"] or "", one["error_type"], one["error"])
         for one in causes
     ]
-    yield from _table("records:", "step", "kind", "error", "for example", rows=rows)
+    yield from table("records:", "step", "kind", "error", "for example", rows=rows)
     listed = [
         (
             key_text(one["key"]),
@@ -224,7 +222,7 @@ def failures(causes: Sequence[Answer], first: Sequence[Answer], target: Target) 
         )
         for one in first
     ]
-    yield from _table("key", "state", "step", "kind", "attempts:", "at (UTC)", "reason", rows=listed)
+    yield from table("key", "state", "step", "kind", "attempts:", "at (UTC)", "reason", rows=listed)
     if total > len(first):
         yield Text(f"and {total - len(first):,} more; all of them: {target.command('failures', '--json')}", style="dim")
     yield from map(Text, _ways_out(causes, target))
@@ -257,7 +255,7 @@ def reconciled(found: Answer) -> Iterator[RenderableType]:
         (key_text(one["key"]), one["state"], one["step"] or "", _waits(one["waiting"]))
         for one in found["records"][:LISTED]
     ]
-    yield from _table("key", "state", "step", "waiting for", rows=rows)
+    yield from table("key", "state", "step", "waiting for", rows=rows)
     if len(found["records"]) > LISTED:
         yield Text(f"and {len(found['records']) - LISTED:,} more: --json has them all", style="dim")
 
@@ -288,7 +286,7 @@ def record(found: Answer) -> Iterator[RenderableType]:
         yield Text(f"{printable(whose)} has taken over what it owes: {printable(holder['effect'])}", "yellow")
     for generation in found["generations"]:
         yield from _generation(generation)
-    yield from _table(
+    yield from table(
         "effect",
         "idempotency key",
         "state",
@@ -314,7 +312,9 @@ def record(found: Answer) -> Iterator[RenderableType]:
     if failure:
         what = f"{failure['kind']} at {failure['step'] or 'the record itself'}, {moment(failure['at'])} UTC"
         yield Text(f"last failure ({what}): {printable(failure['error_type'])}: {printable(failure['error'])}", "red")
-    yield from _table(
+        if failure["received"] is not None:
+            yield Text(f"the model had answered: {_value(failure['received'])}", overflow="ellipsis", no_wrap=True)
+    yield from table(
         "at (UTC)",
         "event",
         "step",
@@ -339,7 +339,7 @@ def _generation(generation: Answer) -> Iterator[RenderableType]:
     said = "succeeded" if generation["succeeded"] else "not finished"
     yield Text(f"generation {generation['generation']}: {said}", style="bold")
     yield Text(f"input {_value(generation['input'])}", overflow="ellipsis", no_wrap=True)
-    yield from _table(
+    yield from table(
         "step",
         "version",
         "at (UTC)",
@@ -350,47 +350,13 @@ def _generation(generation: Answer) -> Iterator[RenderableType]:
             for one in generation["checkpoints"]
         ],
     )
+    yield from money.usage(generation["usage"])
 
 
 def _value(value: Any) -> str:
     from onward.codec import dumps
 
     return dumps(value)
-
-
-def _table(*columns: str, rows: Sequence[Sequence[str]]) -> Iterator[RenderableType]:
-    """A table, or nothing where there are no rows. A column whose name ends in a colon holds numbers."""
-    if rows:
-        yield ""
-        yield _Grid(columns, [[printable(cell) for cell in row] for row in rows])
-
-
-class _Grid:
-    """A table that never wraps: on a narrow terminal columns are cut from the right, the first one last of all."""
-
-    def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[str]]):
-        self._columns = columns
-        self._rows = rows
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold dim")
-        for column, width in zip(self._columns, self._widths(options.max_width), strict=True):
-            side: Literal["left", "right"] = "right" if column.endswith(":") else "left"
-            table.add_column(column.rstrip(":"), justify=side, no_wrap=True, overflow="ellipsis", width=width)
-        for row in self._rows:
-            table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
-        yield table
-
-    def _widths(self, room: int) -> list[int]:
-        cells = zip([column.rstrip(":") for column in self._columns], *self._rows, strict=True)
-        widths = [max(map(cell_len, column)) for column in cells]
-        excess = sum(widths) + GAP * (len(widths) - 1) - room
-        for least in (LEGIBLE, 1):
-            for number in reversed(range(len(widths))):
-                cut = max(min(excess, widths[number] - least), 0)
-                widths[number] -= cut
-                excess -= cut
-        return widths
 
 
 def _time(text: str) -> datetime:

@@ -15,18 +15,22 @@ if TYPE_CHECKING:
     from onward.job.job import Job
 
 
+PROMPT = "prompt-"
 _PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@\s]*@")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`job` is its name where only the store is at hand; `params` is None unless some were given."""
+    """`job` is its name where only the store is at hand; `params` is None unless some were given. `again`: how it is
+    run, where that is not by `onward run`; `results`: the words behind `onward export`."""
 
     job: Job | str
     typed: tuple[str, ...]
     store: str | None
     instance: str | None
     params: Any
+    again: tuple[str, ...] = ()
+    results: tuple[str, ...] = ("--out", "results.jsonl")
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -35,18 +39,32 @@ class Target:
 
     def command(self, act: str, *more: str) -> str:
         """A command about the same thing, as it is typed; passwords in addresses are masked."""
-        return _PASSWORD.sub(r"\1***@", shlex.join(["onward", act, *self.typed, *more]))
+        return _typed("onward", act, *self.typed, *more)
 
     @property
     def run_command(self) -> str:
         """How it is run; from the store alone, without the job's file, it cannot be."""
-        return (
-            f"onward run JOB, the file that declares '{self.job}'" if isinstance(self.job, str) else self.command("run")
-        )
+        if self.again:
+            return _typed(*self.again)
+        if not isinstance(self.job, str):
+            return self.command("run")
+        if self.job.startswith(PROMPT):
+            return f"onward prompt, as '{self.job}' was run before"
+        return f"onward run JOB, the file that declares '{self.job}', or onward prompt as before"
+
+    def sample_command(self, number: int) -> str:
+        """How some stale records are made anew first; by what runs the job where it has no file."""
+        if self.again:
+            return _typed(*self.again, "--sample", str(number))
+        return self.command("rerun", "--sample", str(number))
 
     @property
     def export_command(self) -> str:
-        return self.command("export", "--out", "results.jsonl")
+        return self.command("export", *self.results)
+
+
+def _typed(*words: str) -> str:
+    return _PASSWORD.sub(r"\1***@", shlex.join(words))
 
 
 class About(TypedDict):

@@ -88,12 +88,28 @@ def clock(moment: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.gmtime(moment)) + " UTC"
 
 
-def left(eta: float) -> str:
-    """A guess of the time left, no finer than a guess can be."""
+def rough(value: float, beside: float = 0.0) -> str:
+    """Seconds, no finer than a guess can be; in minutes where what stands `beside` is."""
+    if beside >= 90 and value < 90:
+        return f"{max(round(value / 60), 1)} min"
+    if value < 90:
+        return f"{max(round(value / 5) * 5, 5)} s"
+    if value < 3600:
+        return f"{round(value / 60)} min"
+    return duration(round(value / 600) * 600 if value > 36000 else round(value / 60) * 60)
+
+
+def between(first: str, last: str) -> str:
+    """`27–36`, `3–6 min`: what both have in common is said once."""
+    if first == last:
+        return first
+    number, _, unit = first.partition(" ")
+    return f"{number}–{last}" if unit and last.partition(" ")[2] == unit and " " not in unit else f"{first}–{last}"
+
+
+def left(eta: float, ends: tuple[float, float, float] | None = None) -> str:
+    """A guess of the time left, no finer than a guess can be, and its P10 and P90: `about 4 min left (3–6 min)`."""
     if eta < 10:
         return "a few seconds left"
-    if eta < 90:
-        return f"about {round(eta / 5) * 5} s left"
-    if eta < 3600:
-        return f"about {round(eta / 60)} min left"
-    return f"about {duration(round(eta / 600) * 600 if eta > 36000 else round(eta / 60) * 60)} left"
+    span = rough(eta) if ends is None else between(rough(ends[0], eta), rough(ends[2]))
+    return f"about {rough(eta)} left" + ("" if span == rough(eta) else f" ({span})")

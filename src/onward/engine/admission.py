@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from onward.engine.attempt import Attempt
+from onward.engine.bill import AtModel
 from onward.engine.gates import Ceiling, Gate, Gates, Shut
 from onward.engine.model_ceiling import ModelCeiling
 from onward.job.plan import Plan, StepPlan
@@ -70,6 +71,20 @@ class Admission:
                 self.models[model.name] = ModelCeiling(model, concurrency, patient)
         return [self.models[model.name] for model in online]
 
+    def is_at_rest(self, calls: int) -> bool:
+        """Whether nothing is meant to happen now: a pause, closed hours, an outage. A rate or a back-off is no rest."""
+        if self.pause is not None:
+            return True
+        if calls > 1 or self.waiting:
+            return False
+        now = time.time()
+        shut = ((gate, gate.shut(now)) for gate in self.gates.by_key.values() if gate.is_marked)
+        return any(gate.outage.is_on or (why is not None and why.lasting) for gate, why in shut)
+
+    def at_models(self) -> tuple[AtModel, ...]:
+        """How many calls are at each model, and may be."""
+        return tuple(AtModel(one.name, one.taken, one.most, one.throttled) for one in self.models.values())
+
     @property
     def waiting(self) -> int:
         return sum(len(gate.waiting) for gate in self._in_line)
@@ -125,7 +140,6 @@ class Admission:
         gate = self.gates.of(attempt)
         if gate.outage.is_on:
             gate.trial = attempt
-            attempt.began = time.time()
         return True
 
     def leave(self, attempt: Attempt) -> None:

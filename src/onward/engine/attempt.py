@@ -213,7 +213,7 @@ class Attempt:
             self.attempts = int(start_next)
             fact = self._fact(State.IN_PROGRESS, step=self.step.name, started=start_next, attempts=self.attempts)
         fact.done_step, fact.version, fact.checkpoint = step.name, step.version, text
-        return fact
+        return _counted(fact, step)
 
     def nothing_left(self) -> Fact:
         """Every step of today's job has a checkpoint already."""
@@ -225,7 +225,7 @@ class Attempt:
         lineage = (*self.lineage(), (self.step.name, self.step.version))
         fact = self._fact(State.SUCCEEDED, step=self.step.name, lineage=lineage, skipped=self.step.name)
         fact.event, fact.reason = "record_done", reason
-        return fact
+        return _counted(fact, self.step)
 
     def failed(self, failure: Classified, decision: Decision, now: float) -> Fact:
         """An attempt failed and `decision` says what follows."""
@@ -247,7 +247,7 @@ class Attempt:
             self.attempts,
             failure.received,
         )
-        return fact
+        return _counted(fact, self.step)
 
     def given_back(self, reason: str) -> Fact:
         """The record returns to pending untried: an attempt that had started is not counted."""
@@ -373,6 +373,13 @@ class Attempt:
             lineage=lineage,
             skipped=skipped,
         )
+
+
+def _counted(fact: Fact, step: StepPlan) -> Fact:
+    """What a step that asks models has cost counts, also where it came to nothing."""
+    if step.models and fact.spending is None:
+        fact.spending = []
+    return fact
 
 
 def part_of(payload: str, parameter: str) -> str | None:

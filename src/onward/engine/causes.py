@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from onward.engine.admission import Admission
 from onward.engine.attempt import Attempt
-from onward.engine.outages import HELD_BACK as FAULTS_FOR
-from onward.engine.outages import Outages
+from onward.engine.gates import Gate
+from onward.engine.outages import Outages, held_back
 from onward.engine.outcomes import Answered, CallOutcome, EndedEarly, Raised, Returned
 from onward.engine.refusals import HELD_BACK as REFUSALS_FOR
 from onward.engine.refusals import Refusals
@@ -80,7 +80,16 @@ class Causes:
         self._outages.failed(gate, attempt, failure, conclude)
         self._admission.release(attempt)
         if self._outages.held_back:
-            self._loop.call_later(FAULTS_FOR, self._outages.look_around)
+            self._loop.call_later(held_back(gate), self._outages.look_around)
+
+    @property
+    def has_open(self) -> bool:
+        """Whether faults are held back."""
+        return self._outages.held_back > 0
+
+    async def told(self, gate: Gate) -> None:
+        """Before a call begins: a fault beside it may be the first of an outage."""
+        await self._outages.told(gate)
 
     def unanswered(self, attempt: Attempt, failure: Classified) -> None:
         """What was sent, or asked, has no answer, which costs no attempt anyway: it tells of an outage."""

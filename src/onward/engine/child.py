@@ -28,6 +28,7 @@ from onward.errors import OnwardError, UsageError
 from onward.job.loading import load_reference
 from onward.job.plan import JobReference, Plan
 from onward.model import Claimed, StoredOutput
+from onward.ports.models import close_all
 
 
 def main() -> None:
@@ -92,10 +93,12 @@ async def _serve(inbox: BinaryIO, outbox: Outbox, marks: int | None) -> None:
         return
     await calls.serve(caller)
     await caller.resources.close()
+    await close_all()
 
 
 async def _open(first: dict[str, Any], purse: Purse) -> _ChildCaller:
-    reference = JobReference(Path(first["file"]) if first["file"] else None, first["module"], first["name"])
+    file = Path(first["file"]) if first["file"] else None
+    reference = JobReference(file, first["module"], first["name"], first["recipe"])
     job = load_reference(reference)
     params = job.bind_json(first["params"]).params
     plan = job.plan(params)

@@ -45,6 +45,7 @@ class Assignment:
     run: int
     instance: str
     versions: dict[str, str]
+    recipe: str | None = None
 
 
 class Child:

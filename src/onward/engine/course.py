@@ -16,6 +16,7 @@ from onward.engine.outcomes import Answered, CallOutcome, EndedEarly, Prepared, 
 from onward.model import EffectFact, Entry, EntryState, Fact, Failure, Kind, Met
 from onward.policy.attempts import Decision
 from onward.policy.effects import (
+    SENDING,
     Act,
     Traits,
     asked_again_at,
@@ -100,7 +101,11 @@ class Course:
         """What stands in the way of the intent."""
         entry = met.entry
         if met.meeting == "conflict":
-            told = f"another payload is {entry.state} under the key {entry.key}; nothing was sent"
+            told = (
+                f"another payload is {entry.state} under the key {entry.key}; nothing was sent. To keep what that "
+                "brought, put the code or the input back as it was and release the record; an amendment needs a key "
+                "field of its own, such as a revision"
+            )
             return Classified(Kind.CONFLICT, "PayloadConflict", told)
         told = (
             f"for the same input {entry.name!r} is {entry.state} under the key {entry.key}, and today's key= makes it "
@@ -184,11 +189,16 @@ class Course:
             fact.failure = self._failure(failure)
         return fact
 
-    def never_returned(self) -> Fact:
-        """The call of a send is still going on, nobody knows for how long: only its intent says so, of this run."""
+    def never_returned(self, cut: bool = False) -> Fact:
+        """The call of a send is still going on, nobody knows for how long: only its intent says so, of this run.
+
+        `cut`: the run ends meanwhile; it is asked about once the call has returned, or its process has died.
+        """
         entry = replace(self._held(), state=EntryState.INTENDED)
         self.attempt.phase = "step"
-        fact = self._waits(Act("wait for a person", reason="its call does not return: it may still be sending"), entry)
+        reason = "the run ended before its call did" if cut else "its call does not return"
+        fact = self._waits(Act("wait for a person", reason=f"{reason}: it may still be sending"), entry)
+        fact.hold = SENDING if cut else fact.hold
         fact.failure = self._failure(_ENDLESS)
         self.attempt.sending = False
         return fact

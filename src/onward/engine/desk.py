@@ -27,6 +27,7 @@ class Budgets:
 
     def __init__(self, caps: Mapping[str, Cap]):
         self.shared = 0
+        self.spent: dict[str, Spent] = {}
         self._caps = caps
         self._under_way: Counter[str] = Counter()
         self._settled = asyncio.Event()
@@ -72,10 +73,19 @@ class Budgets:
         """What a request came to has become durable: what was set aside for it is free again."""
         if spending.batched is not None:
             self._telling.discard(spending.batched)
+        self._add(spending)
         if spending.freed_picodollars or spending.freed_tokens:
             self._under_way[spending.spent.model] -= 1
             self._settled.set()
             self._settled = asyncio.Event()
+
+    def _add(self, spending: Spending) -> None:
+        """What this run has spent; of a request that may be charged without an answer, the most that it can be."""
+        spent = spending.spent
+        total = self.spent.setdefault(spent.model, Spent(spent.model))
+        total.add(spent)
+        if spent.lost or spent.uncounted:
+            total.picodollars += spending.freed_picodollars
 
     def loose(self, spending: Spending) -> None:
         """A request has ended after its call had."""

@@ -55,8 +55,8 @@ class Effects:
         assert attempt.step is not None and attempt.step.effect is not None
         return attempt.step.effect.traits.deadline + attempt.step.effect.traits.settle
 
-    def never_returned(self, attempt: Attempt) -> Fact:
-        return self._course(attempt).never_returned()
+    def never_returned(self, attempt: Attempt, cut: bool = False) -> Fact:
+        return self._course(attempt).never_returned(cut)
 
     def _course(self, attempt: Attempt) -> Course:
         course: Course | None = attempt.course

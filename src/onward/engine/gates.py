@@ -104,7 +104,8 @@ class Shut:
 
 class Gate:
     """`group`: the value of the group that it is for, None for a step's or limit's own; `whole`: records that wait
-    nowhere pass here, too. `trial`: the attempt by which an outage is found to be over, or not."""
+    nowhere pass here, too. `hesitating`: calls that wait until a fault beside them is explained; `call_seconds`: how
+    long a call takes, about. `trial`: the attempt by which an outage is found to be over, or not."""
 
     def __init__(self, key: str, title: str, ceiling: Ceiling | None, opening: Hours | None, group: str | None):
         self.key = key
@@ -114,6 +115,8 @@ class Gate:
         self.whole = False
         self.waiting: deque[Attempt] = deque()
         self.calls = 0
+        self.hesitating = 0
+        self.call_seconds = 0.0
         self.outage: Outage = outage.NONE
         self.cause = ""
         self.trial: Attempt | None = None
@@ -123,6 +126,10 @@ class Gate:
         self._opening = opening
         self._standing: hours.Standing | None = None
         self.is_marked = opening is not None
+
+    def took(self, seconds: float) -> None:
+        """A call has ended."""
+        self.call_seconds += 0.1 * (seconds - self.call_seconds)
 
     def mark(self) -> None:
         """Note whether something may keep it shut, now or later."""

@@ -31,10 +31,12 @@ from onward.policy.endings import (
     too_many_failures,
 )
 from onward.policy.failures import Classified
+from onward.ports.bill import Bill, Pace
 from onward.ports.work import Pause, WorkStore
 
 TICK = 0.1
 REFRESH = 1.0
+NOTE_PACE = 5.0
 RESPONSIVE_WITHIN = 60.0
 SOON = 5.0
 
@@ -84,6 +86,8 @@ class Governor:
         self._tell = tell
         self._began = time.monotonic()
         self._refreshed = 0.0
+        self._paced: Pace | None = None
+        self._pace_due = 0.0
         self._done_at: float | None = None
         self._longest_timeout = max((step.timeout for step in worker.plan.steps), default=0.0)
         worker.on_fatal = self._fatal
@@ -156,9 +160,12 @@ class Governor:
         """Once a second: bury dead runs, read the counters that others move, look for due records."""
         for dead in await asyncio.wrap_future(self._journal.ask(lambda store: store.take_over(self._run))):
             self._events.emit("records_reset", reason=f"run {dead.run} died", count=dead.put_back)
-        counts, pauses = await asyncio.wrap_future(self._journal.ask(self._news))
-        self._worker.tally.refresh(counts)
-        self._worker.tally.mark(time.time())
+        counts, pauses, bill = await asyncio.wrap_future(self._journal.ask(self._news))
+        tally = self._worker.tally
+        tally.refresh(counts)
+        tally.bill = bill
+        tally.mark(time.time(), not self._worker.admission.is_at_rest(self._worker.slots.calls))
+        await self._note_pace(tally.pace())
         self.standings.hear(pauses)
         await self.standings.note()
         if counts.held.get("suspect"):
@@ -168,9 +175,17 @@ class Governor:
         self._worker.dry = False
         self._worker.claim_more()
 
-    def _news(self, store: WorkStore) -> tuple[Counts, list[Pause]]:
-        instance = store.instance_of(self._run)
-        return store.counts(instance), store.pauses(instance)
+    def _news(self, store: WorkStore) -> tuple[Counts, list[Pause], Bill]:
+        instance, steps = store.instance_of(self._run), self._worker.plan.steps
+        bill = store.bill(instance, [step.name for step in steps]) if self._worker.plan.models else Bill()
+        return store.counts(instance), store.pauses(instance), bill
+
+    async def _note_pace(self, pace: Pace | None) -> None:
+        """Now and then, so that `status` can tell the time to finish; also when a run has died."""
+        now = time.monotonic()
+        if pace is not None and pace != self._paced and now >= self._pace_due:
+            self._paced, self._pace_due = pace, now + NOTE_PACE
+            await asyncio.wrap_future(self._journal.ask(lambda store: store.note_pace(self._run, pace)))
 
     async def _is_finished(self) -> bool:
         worker = self._worker
@@ -220,7 +235,7 @@ class Governor:
     async def _answers_due(self, counts: Counts, only: tuple[int, ...] | None = None) -> float | None:
         """When what is unconfirmed is asked about again; None where nothing is that is stayed for."""
         waits_for_a_person = counts.held.get("person", 0) + counts.held.get(UNDECODABLE, 0)
-        if counts.of(State.UNCONFIRMED) + counts.gone_open <= waits_for_a_person:
+        if counts.of(State.UNCONFIRMED) + counts.vanished_open <= waits_for_a_person:
             return None
         due, stays = await self.standings.answers_due(self._wait_ends, only)
         if stays:

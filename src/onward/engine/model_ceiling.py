@@ -3,6 +3,7 @@ adapts to how the provider answers."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from onward.engine.gates import Ceiling
@@ -21,11 +22,12 @@ WEIGHT = 0.05
 class ModelCeiling(Ceiling):
     """A call takes the tokens that requests have come to so far, and the difference once it has told its own."""
 
-    __slots__ = ("_adaptive", "_expected", "_may_learn", "_taken", "name", "tokens")
+    __slots__ = ("_adaptive", "_expected", "_may_learn", "_taken", "name", "throttled", "tokens")
 
     def __init__(self, model: ModelTraits, concurrency: int, patient: bool):
         super().__init__(None, model.requests_per_minute if patient else None)
         self.name = model.name
+        self.throttled: float | None = None  # the last time, in UTC seconds
         self.tokens = DebtBucket(model.tokens_per_minute) if model.tokens_per_minute and patient else None
         self._adaptive = Adaptive(min(model.max_concurrency or concurrency, concurrency))
         self._expected = float(GUESS)
@@ -60,6 +62,7 @@ class ModelCeiling(Ceiling):
             self.tokens.correct(tokens - self._expected)
         began = now - (sum(one.seconds for one in spent) / requests if requests else 0.0)
         if failure is not None and failure.throttled:
+            self.throttled = time.time()
             self._adaptive.throttled(now, began)
         elif failure is not None and failure.kind is Kind.TRANSIENT:
             self._adaptive.failed()

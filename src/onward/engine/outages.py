@@ -5,6 +5,7 @@ A fault is held back for a moment while it is not known whether it is the record
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,6 +16,9 @@ from onward.policy import outage
 from onward.policy.failures import Classified
 
 HELD_BACK = 0.5
+LONGEST_HELD_BACK = 20.0
+"""Seconds: no call is so slow that a fault waits longer to be explained by those beside it."""
+LOOK_EVERY = 0.01
 Conclude = Callable[[bool], None]
 
 
@@ -40,12 +44,25 @@ class Outages:
     def held_back(self) -> int:
         return len(self._open)
 
+    async def told(self, gate: Gate) -> None:
+        """Return once it is known what to make of a fault: a call that begins meanwhile may be one too many.
+
+        Where none is left that could tell, the next one begins, alone; where calls are slow, all do after a moment.
+        """
+        until = time.monotonic() + HELD_BACK
+        gate.hesitating += 1
+        try:
+            while gate.calls and time.monotonic() < until and any(one.gate is gate for one in self._open):
+                await asyncio.sleep(LOOK_EVERY)
+        finally:
+            gate.hesitating -= 1
+
     def answered(self, gate: Gate, began: float) -> None:
         """A call that began at `began` (UTC seconds) was answered, be it with a refusal."""
         if gate.outage is outage.NONE:
             return
         gate.outage = outage.after_success(gate.outage, began)
-        if not gate.outage.is_on:
+        if gate.outage is outage.NONE:
             gate.given_up = False
             gate.mark()
             self._conclude(gate, spared=False)
@@ -69,7 +86,7 @@ class Outages:
         if not outage.is_evidence(failure, attempt.attempts):
             conclude(False)
             return
-        gate.outage = outage.after_fault(gate.outage, failure, attempt.claimed.id, now)
+        gate.outage = outage.after_fault(gate.outage, failure, attempt.claimed.id, now, attempt.began)
         gate.mark()
         self._open.append(_Open(gate, now, conclude))
         if gate.outage.is_on:
@@ -86,7 +103,8 @@ class Outages:
         """Faults that nothing has explained in time are the records' own."""
         now = time.time()
         for one in list(self._open):
-            if one in self._open and (now - one.since > HELD_BACK or now < one.since or not self._may_tell(one.gate)):
+            held = held_back(one.gate)
+            if one in self._open and (now - one.since > held or now < one.since or not self._may_tell(one.gate)):
                 self._conclude(one.gate, spared=False)
 
     def conclude_all(self) -> None:
@@ -96,10 +114,15 @@ class Outages:
                 self._conclude(one.gate, spared=False)
 
     def _may_tell(self, gate: Gate) -> bool:
-        return gate.calls > 0 or bool(gate.waiting) or self.others()
+        return gate.calls > 0 or gate.hesitating > 0 or bool(gate.waiting) or self.others()
 
     def _conclude(self, gate: Gate, spared: bool) -> None:
         about = [one for one in self._open if one.gate is gate]
         self._open = [one for one in self._open if one.gate is not gate]
         for one in about:
             one.conclude(spared)
+
+
+def held_back(gate: Gate) -> float:
+    """Seconds in which the calls beside a fault will have told."""
+    return min(max(HELD_BACK, 2.0 * gate.call_seconds), LONGEST_HELD_BACK)

@@ -12,6 +12,7 @@ from typing import Any
 
 from onward.engine.attempt import Attempt
 from onward.engine.batches import Batches
+from onward.engine.bill import Money, asking, cost, cost_to_come
 from onward.engine.calls import LocalCaller, OwnCalls
 from onward.engine.children import Assignment, Processes
 from onward.engine.desk import Budgets, CallDesk
@@ -46,7 +47,9 @@ from onward.policy.endings import (
     exit_code,
 )
 from onward.policy.versions import ResultVersions
+from onward.ports.bill import Bill
 from onward.ports.clock import Clock
+from onward.ports.models import close_all
 from onward.ports.source import Source
 from onward.ports.work import OlderOutputs, RunBegun, WorkStore
 
@@ -60,10 +63,10 @@ class Options:
     `listeners`: (listener, whether it wants every record's events); they are called from several threads.
     `waits` hears in words that another program holds the store. `before_exit` is called before a second signal ends
     the process. `asks_about`: a person asks about the effects of these records, which are all that the run takes up; it
-    feeds nothing. For tests and rehearsals: `source` stands in for the job's own, `plan` for that of the job; `opened`
-    is a store that is open already, with `in_process` steps that are for worker processes run here, and not `patient`
-    waits for no rate, no hours and no outage; `around` is given what makes the calls and what gives a record's input as
-    JSON text, and returns what is asked to make them instead.
+    feeds nothing. `only`: likewise, without asking. For tests and rehearsals: `source` stands in for the job's own,
+    `plan` for that of the job; `opened` is a store that is open already, with `in_process` steps that are for worker
+    processes run here, and not `patient` waits for no rate, no hours and no outage; `around` is given what makes the
+    calls and what gives a record's input as JSON text, and returns what is asked to make them instead.
     """
 
     store: str | None = None
@@ -80,6 +83,7 @@ class Options:
     handle_signals: bool = True
     before_exit: Callable[[], None] | None = None
     asks_about: Sequence[int] | None = None
+    only: Sequence[int] | None = None
     source: Source | None = None
     opened: WorkStore | None = None
     in_process: bool = False
@@ -91,7 +95,8 @@ class Options:
 @dataclass(frozen=True, slots=True)
 class Announcement:
     """What a run says before it works. `versions`: today's, in step order; `results`: those of what is finished;
-    `older`: what unfinished records go on from."""
+    `older`: what unfinished records go on from. `asks`: the steps that ask models, and whether their prices are known;
+    `bill`, `parts`: what costs are told from, and what versions were made of."""
 
     job: str
     instance: str
@@ -102,6 +107,9 @@ class Announcement:
     results: ResultVersions
     older: OlderOutputs
     versions: dict[str, str]
+    asks: Mapping[str, bool] = field(default_factory=dict)
+    bill: Bill = field(default_factory=Bill)
+    parts: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
 
 
 class Session:
@@ -123,6 +131,7 @@ class Session:
         self._job, self._binding, self._options, self._plan = job, binding, options, plan
         self._store, self._begun, self._place = store, begun, place
         self._began = time.time()
+        self._asks = asking(plan.steps)
         self._counts, self._pauses = store.counts(begun.instance), store.pauses(begun.instance)
         concurrency = options.concurrency or plan.concurrency
         common = {"job": job.name, "instance": binding.instance, "run": str(begun.run)}
@@ -159,9 +168,11 @@ class Session:
         self._worker.journal = self._journal
         self._worker.share.left = options.bounds.limit
         self._feed = self._make_feed(source)
-        self._feeds = options.asks_about is None
+        self._feeds = options.asks_about is None and options.only is None
         if options.asks_about is not None:
             self._worker.ask_about(options.asks_about)
+        elif options.only is not None:
+            self._worker.share.ask_about(options.only)
         elif not plan.store_inputs:
             self._worker.may_claim = lambda: self._feed.has_judged
         self._inquest = Inquest(self._worker, None if options.in_process else assignment, inputs.value_of)
@@ -234,6 +245,13 @@ class Session:
             else:
                 self._store.end_run(self._begun.run, ONWARD_FAULT, type(error).__name__)
         self._store.close()
+        self._outlive_sends()
+
+    def _outlive_sends(self) -> None:
+        """The run's sign of life goes when its last send has returned, be it long after its end."""
+        if not self._worker.sends_on:
+            store, run = self._store, self._begun.run
+            self._local.threads.when_sent(lambda: store.sends_ended(run))
 
     async def _governed(self, own: asyncio.Task[Any] | None) -> Ending | None:
         """`own`: this run's own task, where nobody but a step can have cancelled it."""
@@ -281,6 +299,7 @@ class Session:
             self._feed.join(1.0)
         for fault in await self._resources.close():
             self._events.emit("resource_failed", reason=fault)
+        await close_all()
         self._local.threads.close()
 
     async def _journal_ends(self) -> None:
@@ -302,7 +321,8 @@ class Session:
             left = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
             more = code == OK and (left > 0 or not counts.source_complete)
             reason = "as many as the limit allows are done" if more else _reason(code)
-            reason = reason if self._feeds else "what was asked about is done"
+            if not self._feeds:
+                reason = "what was asked about is done" if self._options.only is None else "the sample is done"
             ending = Ending(code, reason, next_act=_next_act(code, held, counts))
         elif code > ending.exit_code:
             ending = replace(ending, next_act=_next_act(code, held, counts))
@@ -310,6 +330,8 @@ class Session:
             ending = replace(ending, next_act="failures" if remains.failed else "export")
         stale, older = 0, 0
         try:
+            if (pace := self._tally.pace()) is not None:
+                self._store.note_pace(self._begun.run, pace)
             head = self._store.end_run(self._begun.run, code, ending.reason, ending.detail)
             counts = self._store.counts(self._begun.instance)
             stale = ResultVersions(self._store.results_by_version(self._begun.instance)).stale(self._versions())
@@ -321,6 +343,7 @@ class Session:
                 code = STOPPED_EARLY
                 ending = Ending(code, "the end of the run could not be recorded", str(error), "run")
         self._store.close()
+        self._outlive_sends()
         seconds = time.time() - self._began
         plain = {str(state): n for state, n in counts.states.items()}
         self._events.emit(
@@ -330,6 +353,7 @@ class Session:
             counts=plain,
             total=counts.total,
             vanished=counts.vanished,
+            vanished_open=counts.vanished_open,
             source_complete=counts.source_complete,
             held=counts.held,
             stale=stale,
@@ -339,8 +363,15 @@ class Session:
             recorded=not lost,
             head=head,
             next_act=ending.next_act,
+            **self._costs(counts),
         )
         return RunResult(code, ending.text, str(self._begun.run), plain, counts.total, seconds)
+
+    def _costs(self, counts: Counts) -> dict[str, Any]:
+        """What asking models has cost: in all, and in this run."""
+        if not self._asks and not counts.spent:
+            return {}
+        return {"cost": cost(counts.spent.values()), "cost_here": cost(self._worker.budgets.spent.values())}
 
     def _adopted(self) -> dict[str, int]:
         """Obligations that were done already, by the job that had them done; empty: the far side said so."""
@@ -352,7 +383,7 @@ class Session:
 
     def _remains(self, counts: Counts) -> Remains:
         failed = counts.of(State.FAILED) + counts.of(State.QUARANTINED) + counts.of(State.UNCONFIRMED)
-        failed += counts.gone_open  # what they owe is owed, whether or not the source still has them
+        failed += counts.vanished_open  # what they owe is owed, whether or not the source still has them
         unfinished = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
         stale = counts.held.get("stale", 0) + counts.held.get(UNDECODABLE, 0)
         worker = self._worker
@@ -399,8 +430,16 @@ class Session:
                     results,
                     older,
                     versions,
+                    **self._of_models(),
                 )
             )
+
+    def _of_models(self) -> dict[str, Any]:
+        if not self._asks:
+            return {}
+        instance, steps = self._begun.instance, list(self._versions())
+        parts, bill = self._store.version_parts(instance), self._store.bill(instance, steps)
+        return {"asks": self._asks, "bill": bill, "parts": parts}
 
     def _feed_moved(self) -> None:
         """Blocks have become durable (told in the feed's thread): there may be records to claim."""
@@ -416,7 +455,8 @@ class Session:
 
     def _progress(self) -> Progress:
         now = time.time()
-        tally = self._tally
+        tally, limit = self._tally, self._target
+        left = tally.time_left(limit)
         return Progress(
             job=self._job.name,
             instance=self._binding.instance,
@@ -426,15 +466,32 @@ class Session:
             started=self._began,
             now=now,
             rate=tally.rate(now),
-            eta=tally.eta(now, self._options.bounds.limit),
+            eta=tally.eta(now, limit) if left is None else left.expected,
+            time_left=left,
+            money=self._money(),
+            models=self._worker.admission.at_models(),
             calls=self._worker.slots.calls,
             retrying=tally.retrying(now),
             ended_here=tally.ended,
             longest=longest_call(self._worker),
             held=tally.counts.held,
             next_try=tally.next_try(),
-            target=self._options.bounds.limit,
+            target=limit,
         )
+
+    @property
+    def _target(self) -> int | None:
+        """How many records this run is to work on; None: all."""
+        only = self._options.only
+        return self._options.bounds.limit if only is None else len(only)
+
+    def _money(self) -> Money | None:
+        if not self._asks:
+            return None
+        tally, limit = self._tally, self._target
+        left = None if limit is None else max(limit - tally.ended, 0)
+        to_come = cost_to_come(tally.bill, self._versions(), self._asks, most=left)
+        return Money(cost(tally.counts.spent.values()), cost(self._worker.budgets.spent.values()), to_come)
 
     def _stop_by_signal(self, number: int) -> None:
         self._stopping = spawn(self._told_to_stop(signal.Signals(number).name))
@@ -476,4 +533,5 @@ def _assignment(job: Job, binding: Binding, plan: Plan, run: int) -> Assignment 
         run,
         binding.instance,
         {step.name: step.version for step in plan.steps},
+        reference.recipe,
     )

@@ -6,8 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from onward.engine.bill import AtModel, Money
 from onward.model import Counts, Fact, State
 from onward.policy.effects import UNDECODABLE
+from onward.policy.forecast import Range, time_left
+from onward.policy.windows import Windows
+from onward.ports.bill import Bill, Pace
 
 AVERAGING_SECONDS = 20.0
 MOST_REMEMBERED = 10_000
@@ -19,7 +23,8 @@ class Progress:
 
     `retrying`: records that wait for another try, by "step: type of error", the first until `next_try`; `held`:
     records that wait for something else, by what it is; `longest`: key, step and age in seconds of the oldest call;
-    `target`: how many records `--limit` allows.
+    `target`: how many records `--limit` allows. `time_left`: as `eta`, with its P10 and P90; `money`: None where
+    no step asks a model; `models`: those that steps ask.
     """
 
     job: str
@@ -38,6 +43,9 @@ class Progress:
     held: Mapping[str, int] = field(default_factory=dict)
     next_try: float | None = None
     target: int | None = None
+    time_left: Range | None = None
+    money: Money | None = None
+    models: tuple[AtModel, ...] = ()
 
     @property
     def asked_again(self) -> int:
@@ -53,7 +61,8 @@ class Progress:
 
 
 class Tally:
-    """Counts kept in step with the commits that this run hears of, refreshed from the store now and then.
+    """Counts kept in step with the commits that this run hears of, refreshed from the store now and then. `bill`: what
+    costs are told from, as the store said it the last time.
 
     The rate is of this run alone: what earlier runs did says nothing about how fast this one is.
     """
@@ -66,8 +75,10 @@ class Tally:
         self.unconfirmed: set[int] = set()
         self.adopted: Counter[str | None] = Counter()  # obligations that were done already, as `Fact.sent_by` has it
         self.calls_done = 0
+        self.bill = Bill()
         self._waits: dict[int, tuple[str, float]] = {}
         self._marks: list[tuple[float, int, int]] = [(now, 0, _ended(counts))]
+        self._own, self._all = Windows(now, 0), Windows(now, _ended(counts))
 
     def add(self, fact: Fact) -> None:
         """A committed fact."""
@@ -121,8 +132,10 @@ class Tally:
         """When the first of them is due again."""
         return min((not_before for _, not_before in self._waits.values()), default=None)
 
-    def mark(self, now: float) -> None:
-        """Remember a moment for the rate."""
+    def mark(self, now: float, at_work: bool = True) -> None:
+        """Remember a moment for the rate. `at_work`: whether anything was meant to happen."""
+        self._own.mark(now, self.ended, at_work)
+        self._all.mark(now, _ended(self.counts), at_work)
         self._marks.append((now, self.ended, _ended(self.counts)))
         while len(self._marks) > 2 and self._marks[0][0] < now - AVERAGING_SECONDS:
             self._marks.pop(0)
@@ -131,6 +144,22 @@ class Tally:
         """Records that this run ended a second, over the last seconds."""
         then, ended, _ = self._marks[0]
         return (self.ended - ended) / (now - then) if now > then else 0.0
+
+    def time_left(self, target: int | None = None) -> Range | None:
+        """As `eta`, from the spread of what ended in equal stretches of time."""
+        windows = self._all if target is None else self._own
+        if target is None and not self.counts.source_complete:
+            return None
+        left = self._to_go() if target is None else target - self.ended
+        return time_left(windows.moments, windows.seconds, left) if left > 0 else None
+
+    def pace(self) -> Pace | None:
+        """How quickly records of the instance end; None before the first window."""
+        moments = self._all.moments
+        return Pace(self._all.seconds, moments.count, moments.total, moments.squares) if moments.count else None
+
+    def _to_go(self) -> int:
+        return self.counts.of(State.PENDING) + self.counts.of(State.IN_PROGRESS)
 
     def eta(self, now: float, target: int | None = None) -> float | None:
         """Seconds until all is done, at the rate of all runs of the instance together.
@@ -142,7 +171,7 @@ class Tally:
         elif self.counts.source_complete:
             then, _, ended = self._marks[0]
             rate = (_ended(self.counts) - ended) / (now - then) if now > then else 0.0
-            left = self.counts.of(State.PENDING) + self.counts.of(State.IN_PROGRESS)
+            left = self._to_go()
         else:
             return None
         return left / rate if rate > 0 and left > 0 else None

@@ -13,7 +13,7 @@ from typing import Any
 from onward.engine.forks import end_if_forked
 from onward.errors import is_out_of_memory
 
-_Work = tuple[asyncio.Future[Any], Callable[..., Any], Sequence[Any], Mapping[str, Any], contextvars.Context]
+_Work = tuple[asyncio.Future[Any], Callable[..., Any], Sequence[Any], Mapping[str, Any], contextvars.Context, bool]
 
 
 class Threads:
@@ -26,6 +26,25 @@ class Threads:
         self._count = 0
         self._process = os.getpid()
         self._abandoned: set[asyncio.Future[Any]] = set()
+        self._guard = threading.Lock()
+        self._sends = 0
+        self._tell: Callable[[], None] | None = None
+
+    def when_sent(self, tell: Callable[[], None]) -> None:
+        """Have `tell` called once no call is going on any more that was to be waited for to its end; now, or in the
+        thread of the last one, which may return long after the run has ended."""
+        with self._guard:
+            is_sending = self._sends > 0
+            self._tell = tell if is_sending else None
+        if not is_sending:
+            tell()
+
+    def _sent(self) -> None:
+        with self._guard:
+            self._sends -= 1
+            tell = self._tell if not self._sends else None
+        if tell is not None:
+            tell()
 
     @property
     def abandoned(self) -> int:
@@ -42,7 +61,9 @@ class Threads:
             self._idle -= 1
         else:
             self._start()
-        self._queue.put((future, function, first, others, contextvars.copy_context()))
+        with self._guard:
+            self._sends += to_the_end
+        self._queue.put((future, function, first, others, contextvars.copy_context(), to_the_end))
         while True:
             try:
                 return await (asyncio.shield(future) if to_the_end else future)
@@ -69,13 +90,15 @@ class Threads:
 
     def _work(self) -> None:
         while (work := self._queue.get()) is not None:
-            future, function, first, others, context = work
+            future, function, first, others, context, to_the_end = work
             result, error = None, None
             try:
                 result = context.run(function, *first, **others)
             except BaseException as raised:
                 error = raised
             end_if_forked(self._process, error)
+            if to_the_end:
+                self._sent()
             try:
                 self._loop.call_soon_threadsafe(self._ended, future, result, error)
             except RuntimeError:  # the loop has closed: nobody waits any more

@@ -61,6 +61,7 @@ class Worker:
     calls in its own thread. `on_fatal` hears of failures that stop the run, `on_died` of a call's process dying,
     `on_suspects` of suspects that were claimed among others, since what became of their effects is open, `on_put_off`
     of requests that wait to be sent with others.
+    `sends_on`: a coroutine that sends does not let itself be cancelled, so that nobody can tell when it ends.
     `patient`: False where no rate, no hours and no outage is waited for.
     """
 
@@ -85,6 +86,7 @@ class Worker:
         self.is_claiming = False
         self.share = Share()
         self.error: BaseException | None = None
+        self.sends_on = False
         self.may_claim: Callable[[], bool] = lambda: True
         self.is_cancelled: Callable[[], bool] = lambda: False
         self.on_fatal: Callable[[Attempt, Classified], None] = lambda attempt, failure: None
@@ -347,7 +349,7 @@ class Worker:
         self.claim_more()
 
     def _calls_to_come(self) -> bool:
-        return bool(self.slots.ready) or self.is_claiming
+        return bool(self.slots.ready) or self.is_claiming or self._waiting > 0
 
     # Calls.
 
@@ -358,12 +360,14 @@ class Worker:
         step = attempt.step
         assert step is not None
         gate = self.admission.gates.of(attempt)
+        if self.causes.has_open and not await self._told(slot, attempt):
+            return
         if self.admission.may_be_shut(attempt) and not self.admission.enter(attempt):
             self.admission.release(attempt)
             self._put_back(attempt, "its gate was shut before the call")
             return
         gate.calls += 1
-        attempt.inside = gate
+        attempt.inside, attempt.began = gate, time.time()
         caller = attempt.home or (self._processes if step.process else self._caller)
         try:
             if step.effect is not None:
@@ -381,11 +385,25 @@ class Worker:
             if attempt.inside is not None:
                 gate.calls -= 1
                 attempt.inside = None
+            gate.took(time.monotonic() - slot.began)
         if slot.given_up and not attempt.sending:  # what is being sent is waited for
             return
         slot.cut = None
         self._end(attempt, outcome)
         self.causes.after_call()
+
+    async def _told(self, slot: Slot, attempt: Attempt) -> bool:
+        """Wait until a fault beside the call is explained; False where the attempt is over by then."""
+        try:
+            await self.causes.told(self.admission.gates.of(attempt))
+        except asyncio.CancelledError:
+            if not slot.given_up:
+                self._end(attempt, self._cut_short(slot, attempt))
+            return False
+        if self.stopping:
+            self.admission.release(attempt)
+            self.submit(attempt.given_back("the run is stopping"))
+        return not self.stopping
 
     def _cut_short(self, slot: Slot, attempt: Attempt) -> CallOutcome | None:
         task = asyncio.current_task()
@@ -411,16 +429,20 @@ class Worker:
         assert attempt.step is not None
         self._emit("call_abandoned", attempt, step=attempt.step.name, reason="it does not return")
         self.admission.leave(attempt)
-        if attempt.sending and slot.cut == "timeout":
-            self._loop.call_later(self._effects.patience(attempt), self._never_returned, attempt)
+        if attempt.sending:
+            self.sends_on = self.sends_on or not self._in_thread(attempt)
+            if slot.cut == "timeout":
+                self._loop.call_later(self._effects.patience(attempt), self._never_returned, attempt)
+            else:
+                self._never_returned(attempt, cut=True)
             return
         self._end(attempt, Raised(_timeout(attempt.step.timeout)) if slot.cut == "timeout" else None)
 
-    def _never_returned(self, attempt: Attempt) -> None:
-        """A send that goes on long past its deadline: only a person can tell what may come of it."""
+    def _never_returned(self, attempt: Attempt, cut: bool = False) -> None:
+        """A send that goes on long past its deadline, or (`cut`) as its run ends: its end is not heard any more."""
         if attempt.sending:
             assert attempt.step is not None
-            self._state(attempt, self._effects.never_returned(attempt))
+            self._state(attempt, self._effects.never_returned(attempt, cut))
             self._plan_flush(True)
 
     def _end(self, attempt: Attempt, outcome: CallOutcome | None) -> None:

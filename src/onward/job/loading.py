@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable
@@ -46,6 +47,9 @@ def load_reference(reference: JobReference) -> Job:
     Raises UsageError where it cannot be loaded.
     """
     file = reference.file
+    if reference.recipe is not None and reference.module is not None:
+        job: Job = importlib.import_module(reference.module).job_of(reference.recipe)
+        return job
     if reference.module is not None:
         if file is not None:
             make_importable(str(_root(file, reference.module)))

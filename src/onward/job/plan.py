@@ -28,12 +28,14 @@ Classify = Callable[[Exception], StepOutcome | type[StepOutcome] | None]
 class JobReference(NamedTuple):
     """How another process finds a job again: by its file, or by its module where it is part of a package.
 
-    Without either (a notebook) it cannot. `name` is the job's own name.
+    Without either (a notebook) it cannot. `name` is the job's own name. With a `recipe` the module declares no job, but
+    has a function `job_of` that makes one of this text.
     """
 
     file: Path | None
     module: str | None
     name: str
+    recipe: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ class StepPlan:
 
     `encode` turns the returned value into JSON text; raises OutputError. `decode` turns that into the value that a
     later step is given, where its parameter has no annotation of its own. `version` is its fingerprint. `effect`: None
-    for a pure step. `models`: those that its code names.
+    for a pure step. `models`: those that its code names. `parts`: fingerprints of what its version is made of.
     """
 
     index: int
@@ -151,6 +153,7 @@ class StepPlan:
     group: GroupPlan | None = None
     decode: Callable[[str], Any] = loads
     models: tuple[ModelTraits, ...] = ()
+    parts: tuple[tuple[str, str], ...] = ()
 
 
 class ResourcePlan(NamedTuple):

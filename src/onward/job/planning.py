@@ -74,6 +74,7 @@ class _Planner:
             group=self._grouped(step.name, options.group or self._group),
             decode=output_decoder(output, step.name),
             models=models_among(code.described),
+            parts=code.parts,
         )
 
     def _grouped(self, step: str, group: Group | None) -> GroupPlan | None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from onward.errors import DeclarationError
 from onward.job.annotations import closure
 from onward.job.canonical import canonical, stable_repr
-from onward.job.models import Described, described_in
+from onward.job.models import AskedModel, Described, described_in
 from onward.job.place import in_notebook
 from onward.job.syntax import Scope, SourceFile, names_used, source_file, tokens
 
@@ -41,10 +41,12 @@ def fingerprint(parts: Sequence[str]) -> str:
 
 
 class StepCode(NamedTuple):
-    """A step's fingerprint, and what its code names that describes itself: models and prompts."""
+    """A step's fingerprint, and what its code names that describes itself: models and prompts. `parts`: fingerprints of
+    its code (unless it has a `version=`), its models and its prompts alone, by which it is told what has changed."""
 
     version: str
     described: tuple[Described, ...]
+    parts: tuple[tuple[str, str], ...] = ()
 
 
 def step_code(
@@ -65,12 +67,20 @@ def step_code(
     """
     code = Code(function, ignored, file)
     parts = code.parts(plain)
-    if version is None:
-        if schema is not None:
-            parts.append(f"schema {canonical(schema)}")
-        parts.extend(_use(use, param, ignored) for use in uses)
-    described = [*code.described, *(one for use in uses for one in described_in(use))]
-    return StepCode(fingerprint(parts) if version is None else str(version), tuple(described))
+    described = (*code.described, *(one for use in uses for one in described_in(use)))
+    if version is not None:
+        return StepCode(str(version), described, _apart(described))
+    declared = [] if schema is None else [f"schema {canonical(schema)}"]
+    used = [_use(use, param, ignored) for use in uses]
+    plain_uses = [text for use, text in zip(uses, used, strict=True) if not described_in(use)]
+    own = fingerprint([*code.without_described(parts), *declared, *plain_uses])
+    return StepCode(fingerprint([*parts, *declared, *used]), described, (("code", own), *_apart(described)))
+
+
+def _apart(described: Sequence[Described]) -> tuple[tuple[str, str], ...]:
+    models = sorted({one.described() for one in described if isinstance(one, AskedModel)})
+    prompts = sorted({one.described() for one in described if not isinstance(one, AskedModel)})
+    return ("model", fingerprint(models)), ("prompt", fingerprint(prompts))
 
 
 def used_params(uses: Sequence[Any]) -> list[str]:
@@ -113,12 +123,19 @@ class Code:
         self._ignored = ignored
         self._file = file
         self._told: dict[str, str] = {}
+        self._self_described: set[str] = set()
         self.described: list[Described] = []
 
     def parts(self, plain: frozenset[str]) -> list[str]:
         """Its own text, then what it names in the order of names: moving a helper changes nothing."""
         own = self._object(self._origin, plain)
         return [own, *(f"{name} {text}" for name, text in sorted(self._told.items()))]
+
+    def without_described(self, parts: Sequence[str]) -> list[str]:
+        """Of its parts those that are code: without models and prompts."""
+        named = sorted(self._told)
+        kept = (part for name, part in zip(named, parts[1:], strict=True) if name not in self._self_described)
+        return [parts[0], *kept]
 
     def _object(self, value: Any, plain: frozenset[str] = NO_NAMES) -> str:
         """The text of a function or class; what it names is added to what is told."""
@@ -173,6 +190,7 @@ class Code:
 
     def _tell_described(self, name: str, found: list[Described]) -> None:
         self._told[name] = " ".join(one.described() for one in found)
+        self._self_described.add(name)
         self.described.extend(found)
 
     def _without_source(self, value: Any, module: _Module) -> str:

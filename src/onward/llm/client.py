@@ -13,10 +13,11 @@ import openai
 from onward.codec import loads
 from onward.errors import BadResponse, Fatal
 from onward.llm.declaration import OFFICIAL, Declared
+from onward.ports.models import CURRENT, close_at_end
 
 CONNECT_SECONDS = 20.0
-SHOWN = 200
-_CLIENTS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str], openai.AsyncOpenAI]] = WeakKeyDictionary()
+_Known = dict[tuple[str, str, bool], openai.AsyncOpenAI]
+_CLIENTS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Known] = WeakKeyDictionary()
 
 
 def client_of(model: Declared) -> openai.AsyncOpenAI:
@@ -26,16 +27,22 @@ def client_of(model: Declared) -> openai.AsyncOpenAI:
         if OFFICIAL in url:
             raise Fatal("OPENAI_API_KEY is not set; the key is taken from the environment alone")
         key = "none"  # a server of one's own may want none
+    in_run = CURRENT.get() is not None
     known = _CLIENTS.setdefault(asyncio.get_running_loop(), {})
-    if (url, key) not in known:
-        known[url, key] = _new(url, key)
-    return known[url, key]
+    if (url, key, in_run) not in known:
+        client = known[url, key, in_run] = _new(url, key, in_run)
+        if in_run:
+            close_at_end(client.close)
+    return known[url, key, in_run]
 
 
-def _new(url: str, key: str) -> openai.AsyncOpenAI:
+def _new(url: str, key: str, in_run: bool) -> openai.AsyncOpenAI:
     timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)  # the step has a timeout of its own
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
-    inner = openai.DefaultAsyncHttpxClient(limits=limits, timeout=timeout)
+    # Its pool costs the same however many connections are open; the default's looks at all of them for each request.
+    # But it wants to be closed, which outside of a run nobody does.
+    kind = openai.DefaultAioHttpClient if in_run else openai.DefaultAsyncHttpxClient
+    inner = kind(limits=limits, timeout=timeout)
     return openai.AsyncOpenAI(api_key=key, base_url=url, max_retries=0, timeout=timeout, http_client=inner)
 
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 import copy
 import re
 from functools import lru_cache
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
+from onward.codec import loads
 from onward.errors import DeclarationError, UsageError
 from onward.job.annotations import Names
 from onward.job.values import Misfit, ModelShape
 
+if TYPE_CHECKING:
+    from onward.llm.schemas import Schema
+
 WRAPPED = "value"
+MOST_SHOWN = 5
 _UNSUPPORTED = frozenset({"default", "title", "examples"})
 
 
@@ -47,18 +53,48 @@ class JsonForm:
 
     def read(self, text: str) -> Any:
         """The value. Raises Misfit."""
-        value = self._shape.decode_input(_unfenced(text))
+        try:
+            value = self._shape.decode_input(_unfenced(text))
+        except Misfit:
+            raise
+        except ValueError:
+            raise Misfit("it is no JSON") from None
         return getattr(value, WRAPPED) if self.is_wrapped else value
 
 
-Form = TextForm | JsonForm
+class SchemaForm:
+    """The answer is JSON that fits a schema of the user's own; the value is plain."""
+
+    def __init__(self, schema: Schema):
+        self._schema = schema
+        self.schema: tuple[str, dict[str, object], bool] = ("answer", schema.sent, schema.is_strict)
+
+    def read(self, text: str) -> Any:
+        """The value. Raises Misfit."""
+        try:
+            value = loads(_unfenced(text))
+        except ValueError as error:
+            raise Misfit(f"it is no JSON: {error}") from None
+        if self._schema.is_wrapped:
+            if not isinstance(value, dict) or value.keys() != {WRAPPED}:
+                raise Misfit(f"it is no object with {WRAPPED!r} alone in it")
+            value = value[WRAPPED]
+        wrong = list(islice(self._schema.misfits(value), MOST_SHOWN))
+        if wrong:
+            raise Misfit("; ".join(wrong))
+        return value
+
+
+Form = TextForm | JsonForm | SchemaForm
 _TEXT = TextForm()
 
 
 def form_of(returns: Any) -> Form:
-    """Raises UsageError for a type that has no JSON schema."""
+    """Raises UsageError for a type that has no JSON schema. What is a form already stays that."""
     if returns is str:
         return _TEXT
+    if isinstance(returns, SchemaForm):
+        return returns
     try:
         return _made(returns)
     except TypeError:  # a type that cannot be looked up is made each time

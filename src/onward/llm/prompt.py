@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onward.errors import UsageError
 from onward.job.models import Described
@@ -21,6 +21,14 @@ _SYSTEM = re.compile(r"system:[ \t]*")
 _LINE_ENDS = re.compile(r"\r\n|\r")
 _RULE = re.compile(r"^---[ \t]*(?:\n|\Z)", re.MULTILINE)
 _BLANK_LINES = re.compile(r"(?:[ \t]*\n)*")
+
+
+class Text(NamedTuple):
+    """A template's text, what people call the place that it stands in, and the line there that it begins in."""
+
+    text: str
+    source: str
+    line: int = 1
 
 
 class Prompt(Described):
@@ -54,10 +62,13 @@ class Prompt(Described):
         """
         name = os.fspath(path)
         caller = calling_place().path
-        text = _read(Path(name) if caller is None else caller.parent / name, name)
-        system, user = _split(text, name)
+        return cls.of_texts(*_parts_of(Path(name) if caller is None else caller.parent / name, name))
+
+    @classmethod
+    def of_texts(cls, user: Text, system: Text | None) -> Prompt:
+        """A prompt of texts that were read elsewhere. Raises UsageError."""
         prompt = cls.__new__(cls)
-        prompt._fill((user[0], name, user[1]), (system[0], name, system[1]))
+        prompt._fill(user, system or (None, user.source, 1))
         return prompt
 
     def _fill(self, user: tuple[str, str, int], system: tuple[str | None, str, int]) -> None:
@@ -94,6 +105,15 @@ class Prompt(Described):
         """Names that the templates use where they are given, and do without where not."""
         return frozenset().union(*(part.names.used for part in self._parts)) - self.variables
 
+    def missing(self, known: Collection[str]) -> list[tuple[str, str]]:
+        """The variables that must be given and are not among those `known`, each with its place, in order of place."""
+        found: dict[str, str] = {}
+        for part in self._parts:
+            absent = part.names.needed - set(known)
+            for name in sorted(absent, key=lambda name: (part.names.lines.get(name, 0), name)):
+                found.setdefault(name, part.place(part.names.lines.get(name, 1)))
+        return list(found.items())
+
     def render(self, /, **variables: Any) -> tuple[str | None, str]:
         """The system's text, None where there is none, and the user's. Variables that no template uses are ignored.
 
@@ -122,6 +142,24 @@ class Prompt(Described):
 
     def __repr__(self) -> str:
         return f"<Prompt {self._version}>"
+
+
+def read_texts(template: str, system: str | None = None) -> tuple[Text, Text | None]:
+    """The user's text and the system's out of files; relative paths start from the current folder.
+
+    The system's stands in a file of its own, or in the template's as Prompt.from_file has it. Raises UsageError.
+    """
+    user, within = _parts_of(Path(template), template)
+    if system is None:
+        return user, within
+    if within is not None:
+        raise UsageError(f"{template}, line {within.line}: the system's text stands here and in {system}; keep one")
+    return user, Text(_read(Path(system), system), system)
+
+
+def _parts_of(path: Path, name: str) -> tuple[Text, Text | None]:
+    (system, system_line), (user, line) = _split(_read(path, name), name)
+    return Text(user, name, line), None if system is None else Text(system, name, system_line)
 
 
 def _require(part: Part, variables: Mapping[str, Any]) -> None:

@@ -165,6 +165,7 @@ _LINE_FIELDS = {
     "failed_runs",
     "at",
     "waiting",
+    "received",
 }
 
 

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from onward.codec import loads
+from onward.engine.bill import cost
 from onward.errors import UsageError
 from onward.model import Kind, Result, State
-from onward.operate.costs import cost, spent
+from onward.operate.costs import spent, time_to_finish, to_finish, to_go
 from onward.policy.versions import ResultVersions, first_stale
 from onward.ports.desk import Desk, ExportWish
 from onward.ports.facts import EntryFacts, GenerationFacts, InFlight, InstanceFacts, RecordFacts, RunFacts, Waiting
@@ -22,12 +23,14 @@ VANISHED = "vanished"
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One instance of a job. `today`: versions by step, in step order, of the job as it is now."""
+    """One instance of a job. `today`: versions by step, in step order, of the job as it is now. `asks`: the steps that
+    ask models, and whether the prices of these are known; None where the job is not at hand."""
 
     job: str
     instance: str
     number: int
     today: Mapping[str, str]
+    asks: Mapping[str, bool] | None = None
 
 
 def choose_instance(desk: Desk, job: str, named: str | None) -> InstanceFacts:
@@ -66,6 +69,9 @@ def status(desk: Desk, subject: Subject) -> dict[str, Any]:
     """How an instance stands, as the contract has it."""
     standing = desk.standing(subject.number, subject.today)
     counts, results = standing.counts, ResultVersions(standing.results)
+    again = not any(run.alive for run in standing.runs)
+    bill = desk.bill(subject.number, list(subject.today), again)
+    left = to_go(counts, again)
     return {
         "job": subject.job,
         "instance": subject.instance,
@@ -75,12 +81,14 @@ def status(desk: Desk, subject: Subject) -> dict[str, Any]:
         "counts": {str(state): counts.of(state) for state in State},
         "waiting": [_waiting(one) for one in standing.waiting],
         "vanished": counts.vanished,
+        "vanished_open": counts.vanished_open,
         "stale": results.stale(subject.today),
         "older_versions": results.older(subject.today),
         "unfinished_older": standing.older.records,
         "unfinished_older_versions": {step: dict(versions) for step, versions in standing.older.steps.items()},
         "skipped": counts.skipped,
-        "cost": cost(counts.spent.values()),
+        "cost": {**cost(counts.spent.values()), "to_finish": to_finish(bill, counts, subject.today, subject.asks)},
+        "time_to_finish": time_to_finish(desk.pace(subject.number), left, counts.source_complete),
         "models": [spent(one) for one in counts.spent.values()],
         "steps": [
             {"name": step, "version": version, "succeeded": counts.steps.get(step, 0)}
@@ -117,6 +125,7 @@ def failures(
             "at": moment(one.at),
             "waiting": None if one.waiting is None else _waiting(one.waiting),
             "vanished": one.vanished,
+            "received": one.received,
         }
         for one in desk.failures(subject.number, states, kind)
     )
@@ -168,6 +177,7 @@ def show(desk: Desk, subject: Subject, record: int, payloads: bool = False) -> d
             "attempts": failure.attempts,
             "at": moment(failure.at),
             "run": _name(failure.run),
+            "received": failure.received,
         },
         "held_by": None
         if facts.held_by is None
@@ -340,5 +350,9 @@ def _generation(one: GenerationFacts) -> dict[str, Any]:
                 "run": _name(checkpoint.run),
             }
             for checkpoint in one.checkpoints
+        ],
+        "usage": [
+            {"step": used.step, "version": used.version, **spent(used.spent), "seconds": round(used.spent.seconds, 3)}
+            for used in one.usage
         ],
     }

@@ -16,13 +16,15 @@ LONGEST_PAUSE = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """What is known of whom a group's calls go to. `streak`: the records that met a fault since the last success.
+    """What is known of whom a group's calls go to. `streak`: the records that met a fault since the last success, the
+    first of them in a call that `began` then.
 
     `since`: when the outage was noticed; None: there is none. `until`: when the next record is to be tried, after
     `tries` that failed (UTC seconds).
     """
 
     streak: tuple[int, ...] = ()
+    began: float = 0.0
     since: float | None = None
     until: float = 0.0
     tries: int = 0
@@ -48,14 +50,14 @@ def is_evidence(failure: Classified, attempts: int) -> bool:
     return failure.kind is Kind.TRANSIENT and not failure.throttled and attempts <= 1
 
 
-def after_fault(known: Outage, failure: Classified, record: int, now: float) -> Outage:
+def after_fault(known: Outage, failure: Classified, record: int, now: float, began: float = 0.0) -> Outage:
     """A call failed that `is_evidence`, or any while an outage is on: those begun before it was noticed say no more."""
     if known.is_on:
         return known
     streak = known.streak if record in known.streak else (*known.streak, record)
     clear = failure.status in CLEAR_STATUS or failure.not_applied
     if len(streak) < (SHARED_BY_CLEAR if clear else SHARED_BY):
-        return replace(known, streak=streak)
+        return replace(known, streak=streak, began=known.began if known.streak else began)
     return Outage(since=now, until=now + FIRST_PAUSE)
 
 
@@ -68,8 +70,11 @@ def after_trial(known: Outage, now: float) -> Outage:
 
 
 def after_success(known: Outage, began: float) -> Outage:
-    """A call that began at `began` was answered. During an outage only one that began after it was noticed counts."""
-    return known if known.since is not None and began < known.since else NONE
+    """A call that began at `began` was answered. Only one that began after an outage was noticed counts, or after the
+    call that met the first fault: whom is called may have taken in those before and none since."""
+    if known.is_on:
+        return known if known.since is not None and began < known.since else NONE
+    return known if began < known.began else NONE
 
 
 def is_given_up(known: Outage, limit: float, now: float) -> bool:

@@ -84,6 +84,25 @@ def rerun_from(
     return chosen or first_stale(made_by, skipped, today) or first
 
 
+def changed_parts(older: Sequence[Mapping[str, str]], now: Mapping[str, str]) -> list[str]:
+    """What differs between versions and today's, of code, model and prompt; nothing where it is not known of all."""
+    if not now or not all(older):
+        return []
+    return sorted({part for one in older for part in now if one.get(part) != now[part]})
+
+
+def redone(groups: Sequence[ResultGroup], today: Mapping[str, str]) -> dict[str, int]:
+    """By step, how many stale results would have it made anew, each from its first stale step on."""
+    steps = list(today)
+    found = dict.fromkeys(steps, 0)
+    for group in groups:
+        first = first_stale(group.made_by, group.skipped, today)
+        again = [] if first is None else steps[steps.index(first) :]
+        for step in steps:
+            found[step] += group.changed + (group.count if step in again else 0)
+    return found
+
+
 def before(step: str, steps: Sequence[str]) -> list[str]:
     """The steps before `step`, whose outputs a new generation takes over."""
     return list(steps[: steps.index(step)]) if step in steps else []

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from onward.errors import UsageError
 from onward.model import State
+from onward.ports.bill import Bill, Pace
 from onward.ports.facts import (
     Cause,
     FailedRecord,
@@ -136,6 +137,12 @@ class Desk(Protocol):
     def standing(self, instance: int, today: Mapping[str, str]) -> Standing:
         """How an instance stands. `today`: versions by step."""
 
+    def bill(self, instance: int, steps: Sequence[str], again: bool) -> Bill:
+        """What the cost to come is told from. `steps`: today's, in order; `again`: with what failed, too."""
+
+    def pace(self, instance: int) -> Pace | None:
+        """How quickly records ended in the newest run that tells it."""
+
     def failures(self, instance: int, states: Sequence[State], kind: str | None) -> Iterator[FailedRecord]:
         """Records in these states, in source order, without vanished ones."""
 
@@ -166,6 +173,10 @@ class Desk(Protocol):
 
     def pauses(self, instance: int) -> list[Pause]:
         """What is paused."""
+
+    def sample(self, instance: int, choice: Choice, number: int) -> tuple[list[int], int]:
+        """So many finished records among those that a rerun would mean, spread evenly over the source's order, the same
+        each time; and how many it would mean."""
 
     def decide(self, instance: int, choice: Choice) -> Decided:
         """Mark failed records (retry), quarantined ones (release), finished ones and those that wait with a stale

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from onward.model import Counts, EntryState, Misfit, ResultGroup, State, StepVersion
+from onward.model import Counts, EntryState, Misfit, ResultGroup, Spent, State, StepVersion
 from onward.ports.work import OlderOutputs
 
 
@@ -76,7 +76,7 @@ class Standing:
 class FailedRecord:
     """A failed, quarantined or unconfirmed record and its newest failure. `step` None: its value did not fit. An
     unconfirmed one need not have failed: it has no `kind` then, its `error` is what it waits for. `vanished`: the
-    source no longer has it; what it owes is open all the same."""
+    source no longer has it; what it owes is open all the same. `received`: what a model had answered."""
 
     key: str
     state: State
@@ -90,6 +90,7 @@ class FailedRecord:
     at: float
     waiting: Waiting | None = None
     vanished: bool = False
+    received: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,15 @@ class CheckpointFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class UsageFacts:
+    """What a step's requests to one model came to in one generation, those of attempts that failed included."""
+
+    step: str
+    version: str
+    spent: Spent
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationFacts:
     """One generation of a record: its input (JSON text, None: not stored), checkpoints in order of time, and, if it
     succeeded, the versions that made it."""
@@ -125,6 +135,7 @@ class GenerationFacts:
     made_by: Mapping[str, str] | None
     skipped: str | None
     checkpoints: list[CheckpointFacts]
+    usage: list[UsageFacts] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +180,8 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class FailureFacts:
+    """A record's newest failure. `received`: what a model had answered."""
+
     step: str | None
     version: str | None
     kind: str
@@ -177,6 +190,7 @@ class FailureFacts:
     attempts: int
     at: float
     run: int | None
+    received: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

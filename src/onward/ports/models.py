@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 from onward.model import BatchRequest, Spent
 
@@ -41,3 +44,17 @@ class ModelDesk(Protocol):
 
 CURRENT: ContextVar[ModelDesk | None] = ContextVar("onward_model_desk", default=None)
 """The desk of the step's call that is under way; None outside a run."""
+
+_TO_CLOSE: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Callable[[], Awaitable[None]]]] = WeakKeyDictionary()
+
+
+def close_at_end(close: Callable[[], Awaitable[None]]) -> None:
+    """Have what was opened for calls on this event loop closed when its run ends."""
+    _TO_CLOSE.setdefault(asyncio.get_running_loop(), []).append(close)
+
+
+async def close_all() -> None:
+    """The run on this event loop ends."""
+    for close in _TO_CLOSE.pop(asyncio.get_running_loop(), []):
+        with contextlib.suppress(Exception):  # whatever it is, nothing is asked any more
+            await close()

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from onward.model import Claimed, Counts, Fact, FeedBlock, FeedOutcome, Met, ResultGroup, Spending, StepVersion
 from onward.ports.batches import BatchStore
+from onward.ports.bill import Bill, Pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +227,12 @@ class WorkStore(Protocol):
 
     def end_run(self, run: int, exit_code: int, reason: str, detail: str = "") -> str | None:
         """Give back what the run still holds and close it; the head of its chain of history, None where it was taken
-        over. `detail` may quote data: it is kept with the run and stays out of the history."""
+        over. Records that it may be sending for are held back until `sends_ended`, or the death of its process.
+        `detail` may quote data: it is kept with the run and stays out of the history."""
+
+    def sends_ended(self, run: int) -> None:
+        """No call of a run that has ended goes on any more: its records may be asked about, where they were held back
+        for that. It may be called from any thread, and after `close`."""
 
     def instance_of(self, run: int) -> int:
         """The instance that a run began."""
@@ -253,6 +259,15 @@ class WorkStore(Protocol):
 
     def shared_answer(self, run: int, fingerprint: str) -> str | None:
         """The answer to a request that the run's instance has had before."""
+
+    def bill(self, instance: int, steps: Sequence[str]) -> Bill:
+        """What cost and time to come are told from, without what failed. `steps`: today's, in order."""
+
+    def version_parts(self, instance: int) -> Mapping[tuple[str, str], Mapping[str, str]]:
+        """By step and version the fingerprints of what the version was made of, where they are known."""
+
+    def note_pace(self, run: int, pace: Pace) -> None:
+        """How quickly records have ended lately; nothing where the run has ended."""
 
     def older_outputs(self, instance: int, today: Mapping[str, str]) -> OlderOutputs:
         """What unfinished records go on from though today's steps (versions by step) would make it anew. It costs

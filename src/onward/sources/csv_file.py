@@ -58,13 +58,13 @@ class CommaSeparated:
         return f"csv, key {json.dumps(self._fields)}, delimiter {self._delimiter!r}, encoding {self._encoding}"
 
     def check(self, file: File) -> None:
-        self._columns(file)
+        self.columns(file)
 
     def fingerprint(self, file: File, length: int | None) -> Fingerprint:
         return fingerprint(file, length, self._encoding)
 
     def pieces(self, file: File, mark: Mark | None, validate: Validate | None) -> Iterator[Piece]:
-        columns = self._columns(file)
+        columns = self.columns(file)
         maker = RecordMaker(file.name, self._fields, validate)
         with closing(LineReader(file, mark, self._encoding)) as reader:
             rows = _Rows(reader, self._delimiter, columns)
@@ -72,7 +72,7 @@ class CommaSeparated:
                 rows.header()
             yield from _Pieces(file.ordinal << LINE_BITS, rows, columns, maker).all()
 
-    def _columns(self, file: File) -> list[str]:
+    def columns(self, file: File) -> list[str]:
         """The names in the header. Raises SourceError."""
         with closing(LineReader(file, None, self._encoding)) as reader:
             rows = _Rows(reader, self._delimiter)

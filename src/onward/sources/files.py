@@ -36,6 +36,10 @@ class Format(Protocol):
     def check(self, file: File) -> None:
         """Raise SourceError where a file is plainly not what is expected, before any file is read."""
 
+    def columns(self, file: File) -> list[str] | None:
+        """The names of its records' fields, as far as they are known before it is read: of a header or schema, of the
+        first record; None where there is none. Raises SourceError."""
+
     def pieces(self, file: File, mark: Mark | None, validate: Validate | None) -> Iterator[Piece]:
         """Read a file from behind the mark. The last piece's mark has `ended`, or the piece is `damaged`."""
 
@@ -68,6 +72,11 @@ class FileSource:
     def key(self) -> tuple[str, ...]:
         """The fields that identify a record."""
         return self._format.key
+
+    def columns(self) -> list[str] | None:
+        """The names of the fields of its first file's records; None where it begins with no record. Raises
+        SourceError."""
+        return self._format.columns(self._paths.files()[0])
 
     @property
     def location(self) -> str:

@@ -48,6 +48,16 @@ class JsonLines:
     def check(self, file: File) -> None:
         open_stream(file).close()
 
+    def columns(self, file: File) -> list[str] | None:
+        """The fields of the first record; None where the file does not begin with one."""
+        with closing(LineReader(file, None)) as reader:
+            try:
+                first = next((line for run in reader.runs() for line in run.split(b"\n") if line.strip()), b"")
+                value = loads(first.decode("utf-8-sig"))
+            except (Damaged, ValueError):
+                return None
+        return list(value) if isinstance(value, dict) else None
+
     def fingerprint(self, file: File, length: int | None) -> Fingerprint:
         return fingerprint(file, length)
 

@@ -56,14 +56,19 @@ class ParquetRows:
         return f"parquet, key {json.dumps(self._fields)}"
 
     def check(self, file: File) -> None:
+        self.columns(file)
+
+    def columns(self, file: File) -> list[str]:
+        """The names in the schema. Raises SourceError."""
         with _opened(file) as (_, parquet_file):
-            names = parquet_file.schema_arrow.names
+            names: list[str] = parquet_file.schema_arrow.names
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise SourceError(f'{file.name} has two columns named "{twice}"; give each a name of its own')
         for field in self._fields:
             if field not in names:
                 shown = ", ".join(f'"{name}"' for name in names[:50])
                 raise SourceError(f'{file.name} has no column "{field}"; its columns are {shown}')
+        return names
 
     def fingerprint(self, file: File, length: int | None) -> Fingerprint:
         with _opened(file) as (raw, parquet_file):

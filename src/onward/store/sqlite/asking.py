@@ -11,7 +11,7 @@ import orjson
 
 from onward.codec import loads
 from onward.model import Counts, State, StepVersion
-from onward.policy.effects import UNDECODABLE
+from onward.policy.effects import SENDING, UNDECODABLE
 from onward.policy.suspects import SUSPECT
 from onward.ports.clock import Clock
 from onward.ports.desk import Became, ExportWish
@@ -36,6 +36,7 @@ WAITS = {
     None: "back-off after a failure",
     "stale": "a stored output no longer decodes; rerun makes it anew",
     UNDECODABLE: "a person: an effect is open, and what is stored of it no longer decodes",
+    SENDING: "the end of a call that was cut and may still be sending, or of its process",
     ELSEWHERE: "the outcome of another record, which has taken the obligation over",
     BATCH: "the answer to a request that is sent together with others",
     SUSPECT: "suspected of killing its process; the next run tries it in a child process",
@@ -334,12 +335,16 @@ def _failed_record(
     failed_runs: int,
     at: float,
     vanished: int,
+    received: str | None,
     *waits: Any,
 ) -> FailedRecord:
     text = _error(message, waits[2])
     waits_for = waiting(state, *waits) if state == State.UNCONFIRMED else None
     counters = attempts, deaths, failed_runs
-    return FailedRecord(key, State(state), step, kind, error_type, text, *counters, at, waits_for, bool(vanished))
+    answer = None if received is None else str(loads(received))
+    return FailedRecord(
+        key, State(state), step, kind, error_type, text, *counters, at, waits_for, bool(vanished), answer
+    )
 
 
 def _error(message: str | None, waits_for: str | None) -> str:

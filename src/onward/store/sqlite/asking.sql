@@ -62,7 +62,7 @@ ORDER BY position, record
 
 -- name: failed_page
 SELECT s.key, s.state, s.step, s.kind, s.error_type, s.message, s.attempts, s.deaths, s.failed_runs, s.at, s.vanished,
-    s.hold, s.not_before, s.waits_for, s.since
+    s.received, s.hold, s.not_before, s.waits_for, s.since
 FROM json_each(:rows) j CROSS JOIN set_aside s ON s.record = j.value
 WHERE s.state IN (SELECT value FROM json_each(:states))
 
@@ -92,7 +92,12 @@ SELECT generation, step, version, output, at, run FROM checkpoints WHERE record 
 SELECT generation, lineage FROM generations WHERE record = :record
 
 -- name: record_failure
-SELECT step, version, kind, error_type, message, attempts, at, run FROM failures WHERE record = :record
+SELECT step, version, kind, error_type, message, attempts, at, run, received FROM failures WHERE record = :record
+
+-- name: record_usage
+SELECT generation, step, version, model, requests, tokens_in, tokens_out, cached_tokens, picodollars, unpriced, uncounted,
+    lost, repairs, seconds
+FROM usage WHERE record = :record ORDER BY generation
 
 -- name: record_entries
 SELECT name, key, state, generation, payload, payload_hash, receipt, first_at, intended_at, sent_at, ask_at, asks, run

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, TypeVar
 
 import apsw
@@ -78,11 +78,24 @@ class Act:
         if choice.act != "rerun":
             state = BEGINNING[choice.act]
             return self.connection.execute(SQL["in_state"], {"instance": self.instance, "state": state})
-        lineages = None
+        return self.connection.execute(SQL["finished"], self._finished())
+
+    def _finished(self) -> dict[str, Any]:
+        """Which finished records the choice means."""
+        choice, lineages = self.choice, None
         if choice.stale or choice.having is not None:
             lineages = orjson.dumps([number for number, made in self.lineages.items() if self._wants(*made)]).decode()
-        bindings = {"instance": self.instance, "lineages": lineages, "changed": int(choice.having is None)}
-        return self.connection.execute(SQL["finished"], bindings)
+        return {"instance": self.instance, "lineages": lineages, "changed": int(choice.having is None)}
+
+    def sample(self, number: int) -> tuple[list[int], int]:
+        """So many of them, from the middle of equal stretches of the source's order; and how many there are."""
+        with self.connection:
+            total = int(next(self.connection.execute(SQL["count_finished"], self._finished()))[0])
+            number = min(number, total)
+            places = [(2 * one + 1) * total // (2 * number) for one in range(number)]
+            bindings = {**self._finished(), "places": orjson.dumps(places).decode()}
+            found = [record for (record,) in self.connection.execute(SQL["sample_finished"], bindings)]
+        return found, total
 
     def _wants(self, made_by: dict[str, str], skipped: str | None, changed: bool = False) -> bool:
         """Whether the choice means results that these versions made."""
@@ -115,10 +128,37 @@ class Act:
             return
         # One that was convicted of killing its process is tried in a child first: it may do so again.
         marks = [[row[0], DEATHS_TO_SUSPECT if row[4] >= DEATHS_TO_CONVICT else 0] for row in rows]
+        anew = self._out_of_conflict(change, [row[0] for row in rows]) if choice.act == "release" else []
         change.execute("mark_again", marks, state=state, suspect=SUSPECT)
+        change.execute("next_generation", anew)
+        change.execute("take_over_from", anew)
         self._move(change, state, rows)
         change.recount_failures()
         self._note(change, [[row[0], row[3], f"{choice.act}: it goes on where it was"] for row in rows])
+
+    def _out_of_conflict(self, change: Change, ids: list[int]) -> list[list[Any]]:
+        """Released records that could only come upon the same conflict with the outputs that they have: each with the
+        generation to take outputs from, those to take, and the number of the new generation.
+
+        Best is what the effect was sent for; else what an older version has made is made anew.
+        """
+        found = []
+        for record, vanished, generation, step, succeeded, made_then, made_now in change.rows("conflicts", ids):
+            then, now = dict(orjson.loads(made_then)), dict(orjson.loads(made_now))
+            needed = before(step, list(self.choice.today))
+            if then and needed and all(then.get(one) == self.choice.today[one] for one in needed):
+                source, kept = succeeded, needed
+            else:
+                source, kept = generation, _up_to_date(needed, now, self.choice.today)
+                if len(kept) == len(needed):
+                    continue
+            found.append([record, source, kept, generation + 1])
+            if not vanished:
+                for one in now:
+                    change.count("step", one, -1)
+                for one in kept:
+                    change.count("step", one, 1)
+        return found
 
     # Rerun.
 
@@ -247,6 +287,11 @@ def _first_to_redo(made_by: dict[str, str], undecodable: str | None, today: Any)
         if step == undecodable or made_by.get(step, version) != version:
             return str(step)
     return str(next(iter(today)))
+
+
+def _up_to_date(needed: list[str], made_by: Mapping[str, str], today: Mapping[str, str]) -> list[str]:
+    """The first of these steps, up to one that another version has made, or that has made nothing."""
+    return list(takewhile(lambda step: made_by.get(step) == today[step], needed))
 
 
 def _same(held: tuple[Any, ...] | None, given: str) -> bool:

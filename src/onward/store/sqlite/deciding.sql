@@ -10,6 +10,19 @@ UNION ALL
 SELECT id FROM records
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold = 'stale'
 
+-- name: count_finished
+SELECT count(*) FROM records
+WHERE instance = :instance AND state = 'succeeded' AND vanished = 0
+  AND (:lineages IS NULL OR :changed AND input_changed = 1 OR lineage IN (SELECT value FROM json_each(:lineages)))
+
+-- name: sample_finished
+SELECT id FROM (
+    SELECT id, row_number() OVER (ORDER BY position, id) - 1 AS place FROM records
+    WHERE instance = :instance AND state = 'succeeded' AND vanished = 0
+      AND (:lineages IS NULL OR :changed AND input_changed = 1 OR lineage IN (SELECT value FROM json_each(:lineages))))
+WHERE place IN (SELECT value FROM json_each(:places))
+ORDER BY place
+
 -- name: matching_ended
 SELECT r.id, r.vanished, r.generation, r.step, r.solo_deaths
 FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value LEFT JOIN failures f ON f.record = r.id
@@ -38,6 +51,19 @@ UPDATE records SET state = 'pending', run = NULL, fence = fence + 1, not_before 
 FROM (SELECT value ->> 0 AS id, value ->> 1 AS deaths FROM json_each(:rows)) f
 WHERE records.id = f.id AND state = :state
 
+-- Records in conflict with what they have sent, each with the outputs of its newest result, where that is of the same
+-- input, and with those that it has now.
+-- name: conflicts
+SELECT r.id, r.vanished, r.generation, r.step, r.succeeded_generation,
+    CASE WHEN r.succeeded_generation IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM inputs i WHERE i.record = r.id AND i.generation > r.succeeded_generation)
+    THEN (SELECT json_group_array(json_array(step, version)) FROM checkpoints c
+          WHERE c.record = r.id AND c.generation = r.succeeded_generation) ELSE '[]' END,
+    (SELECT json_group_array(json_array(step, version)) FROM checkpoints c
+     WHERE c.record = r.id AND c.generation = r.generation)
+FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value JOIN failures f ON f.record = r.id
+WHERE f.kind = 'conflict' AND f.step IS r.step
+
 -- name: keep_generation
 INSERT INTO generations (record, generation, lineage)
 SELECT id, generation, lineage FROM records
@@ -52,6 +78,12 @@ GROUP BY c.step
 -- name: take_over_outputs
 INSERT INTO checkpoints (record, generation, step, version, output, run, at)
 SELECT c.record, c.generation + 1, c.step, c.version, c.output, c.run, c.at
+FROM json_each(:rows) j CROSS JOIN checkpoints c ON c.record = j.value ->> 0 AND c.generation = j.value ->> 1
+WHERE EXISTS (SELECT 1 FROM json_each(j.value, '$[2]') kept WHERE kept.value = c.step)
+
+-- name: take_over_from
+INSERT INTO checkpoints (record, generation, step, version, output, run, at)
+SELECT c.record, j.value ->> 3, c.step, c.version, c.output, c.run, c.at
 FROM json_each(:rows) j CROSS JOIN checkpoints c ON c.record = j.value ->> 0 AND c.generation = j.value ->> 1
 WHERE EXISTS (SELECT 1 FROM json_each(j.value, '$[2]') kept WHERE kept.value = c.step)
 

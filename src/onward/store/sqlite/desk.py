@@ -10,12 +10,13 @@ import apsw
 
 from onward.errors import UsageError
 from onward.model import State
+from onward.ports.bill import Bill, Pace
 from onward.ports.clock import Clock
 from onward.ports.desk import Asked, Asking, Became, Choice, Decided, ExportWish, Word
 from onward.ports.facts import Cause, FailedRecord, InstanceFacts, LogEntry, RecordFacts, Standing, Verified
 from onward.ports.sink import ExportRow
 from onward.ports.work import Pause
-from onward.store.sqlite import connection, history, pausing, reconciling
+from onward.store.sqlite import billing, connection, history, pausing, reconciling
 from onward.store.sqlite.asking import Questions
 from onward.store.sqlite.deciding import Act
 from onward.store.sqlite.liveness import RunLocks
@@ -54,6 +55,14 @@ class SqliteDesk:
         with connection._plain_errors(self.path):
             return self._questions.standing(instance, today)
 
+    def bill(self, instance: int, steps: Sequence[str], again: bool) -> Bill:
+        with connection._plain_errors(self.path):
+            return billing.read_bill(self._reader, instance, steps, again)
+
+    def pace(self, instance: int) -> Pace | None:
+        with connection._plain_errors(self.path):
+            return billing.read_pace(self._reader, instance)
+
     def failures(self, instance: int, states: Sequence[State], kind: str | None) -> Iterator[FailedRecord]:
         with connection._plain_errors(self.path):
             yield from self._questions.failures(instance, states, kind)
@@ -81,6 +90,11 @@ class SqliteDesk:
     def export(self, instance: int, wish: ExportWish) -> Iterator[ExportRow]:
         with connection._plain_errors(self.path):
             yield from self._questions.export(instance, wish)
+
+    def sample(self, instance: int, choice: Choice, number: int) -> tuple[list[int], int]:
+        with connection._plain_errors(self.path):
+            chosen_by = Act(self._reader, self._clock, instance, choice, self._questions.lineages(instance))
+            return chosen_by.sample(number)
 
     def decide(self, instance: int, choice: Choice) -> Decided:
         with self._acting():

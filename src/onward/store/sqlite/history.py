@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from onward.codec import loads
-from onward.model import EntryState, Misfit, State
+from onward.model import EntryState, Misfit, Spent, State
 from onward.policy.chain import Chain, Checker, Link, Tip
 from onward.ports.facts import (
     CheckpointFacts,
@@ -21,6 +21,7 @@ from onward.ports.facts import (
     Holder,
     LogEntry,
     RecordFacts,
+    UsageFacts,
     Verified,
     Waiting,
 )
@@ -91,16 +92,26 @@ def _generations(
     """All generations that left something, and the current one. An input of a later one waits for `rerun`."""
     inputs = questions.rows("record_inputs", record=record)
     checkpoints: dict[int, list[CheckpointFacts]] = {}
+    usage: dict[int, list[UsageFacts]] = {}
     for generation, *rest in questions.rows("record_checkpoints", record=record):
         checkpoints.setdefault(generation, []).append(CheckpointFacts(*rest))
-    numbers = {current, *finished, *checkpoints, *(row[0] for row in inputs)}
+    for generation, step, version, *spent in questions.rows("record_usage", record=record):
+        usage.setdefault(generation, []).append(UsageFacts(step, version, Spent(*spent)))
+    numbers = {current, *finished, *checkpoints, *usage, *(row[0] for row in inputs)}
     found = []
     for number in sorted(numbers):
         input_hash, value = _holding(inputs, number)
         made_by, skipped = finished.get(number, (None, None))
         found.append(
             GenerationFacts(
-                number, number in finished, value, input_hash, made_by, skipped, checkpoints.get(number, [])
+                number,
+                number in finished,
+                value,
+                input_hash,
+                made_by,
+                skipped,
+                checkpoints.get(number, []),
+                usage.get(number, []),
             )
         )
     return found
@@ -118,8 +129,9 @@ def _holding(inputs: Iterable[tuple[Any, ...]], generation: int) -> tuple[str | 
 def _failure(rows: list[tuple[Any, ...]]) -> FailureFacts | None:
     if not rows:
         return None
-    step, version, kind, error_type, message, attempts, at, run = rows[0]
-    return FailureFacts(step, version, kind, error_type, loads(message), attempts, at, run)
+    step, version, kind, error_type, message, attempts, at, run, received = rows[0]
+    answer = None if received is None else loads(received)
+    return FailureFacts(step, version, kind, error_type, loads(message), attempts, at, run, answer)
 
 
 def log(questions: Questions, instance: int, since: float | None, payloads: bool) -> Iterator[LogEntry]:

@@ -111,10 +111,11 @@ WHERE e.name = :name AND e.state IN ('intended', 'unknown', 'sent') AND i.job = 
 -- name: given_up_calls
 SELECT json_group_array(DISTINCT e.run) FROM records r CROSS JOIN effects e ON e.record = r.id AND e.state = 'intended'
 WHERE r.state <> 'succeeded' AND r.instance = :instance AND r.state = 'unconfirmed' AND r.vanished IN (0, 1)
-  AND r.hold = 'person'
+  AND r.hold IN ('person', 'sending')
 
 -- name: ask_about_given_up
 UPDATE records SET hold = NULL, not_before = 0
-WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1) AND hold = 'person'
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1)
+  AND hold IN ('person', 'sending')
   AND EXISTS (SELECT 1 FROM effects e WHERE e.record = records.id AND e.state = 'intended'
               AND e.run IN (SELECT value FROM json_each(:rows)))

@@ -31,7 +31,7 @@ def read_counts(connection: apsw.Connection, instance: int) -> Counts:
                 states[State(name)] += n
             elif what == "vanished":
                 counts.vanished += n
-                counts.gone_open += n if name == State.UNCONFIRMED else 0
+                counts.vanished_open += n if name == State.UNCONFIRMED else 0
             elif what == "waits":
                 counts.inputs_waiting = n
             elif what == "step":

@@ -64,7 +64,7 @@ class _Word:
         if self._word.receipt is None and may_be_sending(state, hold, entry) and self._is_held(run):
             raise UsageError(
                 f"the call for {plain_key(key)} may still be sending: the process of run {run}, which gave up on it, "
-                "is alive; stop that run first, then decide; nothing was changed"
+                "is alive; wait until the call returns, or end that process, then decide; nothing was changed"
             )
         if self._word.dry_run:
             return self._would_be(generation)

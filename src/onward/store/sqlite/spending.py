@@ -6,10 +6,9 @@ what became of it counts as spent.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
-from onward.model import Fact, Spending, Spent
+from onward.model import Fact, Spending, Spent, State
 from onward.ports.work import Reservation, Reserved
 from onward.store.sqlite.change import Change
 
@@ -24,22 +23,21 @@ COUNTED = (
     "lost",
     "repairs",
 )
-MICRO = 1e-6
 
 
 def settle(change: Change, facts: Sequence[Fact], loose: Sequence[Spending]) -> None:
     """Count what the facts say was spent, and what nobody's fact says any more."""
-    told = [fact for fact in facts if fact.spending]
+    told = [fact for fact in facts if fact.spending is not None]
     all_spending = [one for fact in told for one in fact.spending or ()] + list(loose)
     for spending in all_spending:
         if spending.batched is None:
             _count(change, spending)
-    if told_of := [one.batched for one in all_spending if one.batched is not None]:
-        change.execute("batched_is_told", told_of)
-    if told:
-        change.execute("add_usage", [_usage_row(fact, one) for fact in told for one in fact.spending or ()])
-        if costs := _costs(told):
-            change.execute("add_costs", costs)
+    if heard := [one.batched for one in all_spending if one.batched is not None]:
+        change.execute("batched_is_told", heard)
+    if usage := [_usage_row(fact, one) for fact in told for one in fact.spending or ()]:
+        change.execute("add_usage", usage)
+    if through := [row for row in map(_through, told) if row is not None]:
+        change.execute("add_costs", through)
     if answers := [list(answer) for fact in facts for answer in fact.answers or ()]:
         change.execute("add_answers", answers)
 
@@ -91,15 +89,14 @@ def _usage_row(fact: Fact, spending: Spending) -> list[object]:
     return [fact.record, fact.generation, step, spent.model, fact.version or failed, *counted, spent.seconds]
 
 
-def _costs(facts: Sequence[Fact]) -> list[list[object]]:
-    """By step and version: how many checkpoints, and the sums of the first three powers of what each cost."""
-    found: dict[tuple[str | None, str | None], list[float]] = defaultdict(lambda: [0, 0.0, 0.0, 0.0])
-    for fact in facts:
-        parts = [one.spent for one in fact.spending or ()]
-        if fact.checkpoint is None or any(spent.unpriced or spent.uncounted for spent in parts):
-            continue
-        cost = sum(spent.picodollars for spent in parts) * MICRO
-        sums = found[fact.done_step, fact.version]
-        for power, value in enumerate((1, cost, cost**2, cost**3)):
-            sums[power] += value
-    return [[*place, *sums] for place, sums in found.items()]
+def _through(fact: Fact) -> list[object] | None:
+    """Record, generation, step and version where the record is through with a step that asks models."""
+    if fact.checkpoint is not None:
+        place = fact.done_step, fact.version
+    elif fact.state is State.SUCCEEDED and fact.skipped is not None:
+        place = fact.skipped, dict(fact.lineage or ()).get(fact.skipped)
+    elif fact.state is State.QUARANTINED and fact.failure is not None:
+        place = fact.failure.step, fact.failure.version
+    else:
+        return None
+    return [fact.record, fact.generation, *place]

@@ -11,14 +11,17 @@ from typing import Any
 import apsw
 import orjson
 
+from onward.codec import dumps
 from onward.errors import LeaseLost, OnwardError, SourceMoved, StoreWriteError
 from onward.model import Counts, ResultGroup, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
+from onward.ports.bill import Bill, Pace
 from onward.ports.clock import Clock
 from onward.ports.work import Batch, DeadRun, FeedState, GateStanding, OlderOutputs, Outcome, Pause, RunBegun, RunStart
 from onward.store.sqlite import (
     batching,
+    billing,
     chain,
     claims,
     connection,
@@ -86,9 +89,7 @@ class SqliteWorkStore:
                 begun = RunBegun(run, instance, new_instance, 0)
                 begun.other_keys = names.other_keys(change, start)
                 begun.dead_runs, begun.others = self._bury(change, run)
-                ended = [sent_by for sent_by in change.array("given_up_calls") if not self._locks.is_held(sent_by)]
-                if ended:
-                    change.execute("ask_about_given_up", ended)
+                self._ask_about_ended_calls(change)
                 if not start.asks_only:
                     if not begun.others:
                         begun.reset_failed = self._reset_failed(change, start)
@@ -129,6 +130,7 @@ class SqliteWorkStore:
 
     def take_over(self, run: int) -> list[DeadRun]:
         with self._change_by(run) as change:
+            self._ask_about_ended_calls(change)
             return self._bury(change, run)[0]
 
     def note_stop(self, run: int, reason: str) -> None:
@@ -166,6 +168,16 @@ class SqliteWorkStore:
         if run not in self._sends_on:
             self._locks.drop(run)
         return head
+
+    def sends_ended(self, run: int) -> None:
+        self._sends_on.discard(run)
+        self._locks.drop(run)
+
+    def _ask_about_ended_calls(self, change: Change) -> None:
+        """What was given up on may be asked about once its call has returned, or its process has died."""
+        ended = [run for run in change.array("given_up_calls") if not self._locks.is_held(run)]
+        if ended:
+            change.execute("ask_about_given_up", ended)
 
     def instance_of(self, run: int) -> int:
         return self._instances[run]
@@ -207,6 +219,18 @@ class SqliteWorkStore:
         with self._change_by(run) as change:
             found = change.one("find_answer", fingerprint=fingerprint)
             return None if found is None else str(found)
+
+    def bill(self, instance: int, steps: Sequence[str]) -> Bill:
+        self._check_fault()
+        with connection._plain_errors(self.path):
+            return billing.read_bill(self._connection, instance, steps, again=False)
+
+    def version_parts(self, instance: int) -> dict[tuple[str, str], dict[str, str]]:
+        return billing.read_version_parts(self._connection, instance)
+
+    def note_pace(self, run: int, pace: Pace) -> None:
+        with self._change(self._instances[run], run) as change:
+            change.execute("note_pace", pace=billing.as_text(pace))
 
     def older_outputs(self, instance: int, today: Mapping[str, str]) -> OlderOutputs:
         return read_older_outputs(self._connection, instance, today)
@@ -320,6 +344,8 @@ class SqliteWorkStore:
         run = int(self._connection.last_insert_rowid())
         change.run_number, change._common["run"] = run, run
         chain.begin(change, start.host, start.steps)
+        if known := [[one.name, one.version, dumps(dict(one.parts))] for one in start.steps if one.parts]:
+            change.execute("insert_versions", known)
         return run
 
     def _bury(self, change: Change, run: int) -> tuple[list[DeadRun], int]:

@@ -10,6 +10,11 @@ FROM instances WHERE job = :job AND name = :name
 INSERT INTO runs (instance, host, params, versions, started, boot, lease_until)
 VALUES (:instance, :host, :params, :versions, :now, :boot, :lease_until)
 
+-- name: insert_versions
+INSERT INTO versions (instance, step, version, parts)
+SELECT :instance, value ->> 0, value ->> 1, value ->> 2 FROM json_each(:rows) WHERE true
+ON CONFLICT (instance, step, version) DO NOTHING
+
 -- name: open_runs
 SELECT id, told, boot, lease_until FROM runs WHERE instance = :instance AND ended IS NULL AND id <> :run
 
@@ -21,6 +26,9 @@ UPDATE runs SET lease_until = :lease_until WHERE id = :run AND ended IS NULL
 
 -- name: note_stop
 UPDATE runs SET told = coalesce(told, :reason) WHERE id = :run AND ended IS NULL
+
+-- name: note_pace
+UPDATE runs SET pace = :pace WHERE id = :run AND ended IS NULL
 
 -- name: end_run
 UPDATE runs SET ended = :now, exit_code = :exit_code, reason = :reason WHERE id = :run AND ended IS NULL
@@ -53,7 +61,9 @@ UPDATE records SET
             THEN 'unconfirmed' ELSE 'pending' END,
     run = NULL, fence = fence + 1, since = :now,
     attempts = max(attempts - started, 0),
-    hold = CASE WHEN deaths >= :to_suspect OR solo_deaths > 0 THEN 'suspect' END,
+    hold = CASE
+        WHEN EXISTS (SELECT 1 FROM effects e WHERE e.record = records.id AND e.state = 'intended' AND e.run = :run) THEN 'sending'
+        WHEN deaths >= :to_suspect OR solo_deaths > 0 THEN 'suspect' END,
     started = 0
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'in_progress' AND run = :run
 

@@ -28,6 +28,7 @@ CREATE TABLE runs (
     told        TEXT,
     boot        TEXT NOT NULL,
     lease_until REAL NOT NULL,
+    pace        TEXT, -- how quickly records have ended lately: [seconds, windows, sum, sum of squares]
     entries     INTEGER NOT NULL DEFAULT 0, -- of its chain in the history
     head        TEXT NOT NULL DEFAULT ''
 );
@@ -117,6 +118,15 @@ CREATE TABLE lineages (
     UNIQUE (instance, versions, skipped)
 );
 
+-- What versions were made of, as far as it is known: {"code": …, "model": …, "prompt": …}.
+CREATE TABLE versions (
+    instance INTEGER NOT NULL,
+    step     TEXT NOT NULL,
+    version  TEXT NOT NULL,
+    parts    TEXT NOT NULL,
+    PRIMARY KEY (instance, step, version)
+) WITHOUT ROWID;
+
 -- Finished generations that a newer one has followed.
 CREATE TABLE generations (
     record     INTEGER NOT NULL,
@@ -159,15 +169,20 @@ CREATE TABLE usage (
     PRIMARY KEY (record, generation, step, model)
 ) WITHOUT ROWID;
 
--- What the checkpoints of a step cost, as running sums of the powers of microdollars.
+-- What records that are through with a step cost there, with attempts that failed: sums of the powers of microdollars,
+-- and what the same records had cost at other steps before.
 CREATE TABLE costs (
-    instance INTEGER NOT NULL,
-    step     TEXT NOT NULL,
-    version  TEXT NOT NULL,
-    n        INTEGER NOT NULL,
-    first    REAL NOT NULL,
-    second   REAL NOT NULL,
-    third    REAL NOT NULL,
+    instance       INTEGER NOT NULL,
+    step           TEXT NOT NULL,
+    version        TEXT NOT NULL,
+    n              INTEGER NOT NULL,
+    unknown        INTEGER NOT NULL, -- so many more, whose cost is not known
+    first          REAL NOT NULL,
+    second         REAL NOT NULL,
+    third          REAL NOT NULL,
+    earlier        REAL NOT NULL,
+    earlier_second REAL NOT NULL,
+    crossed        REAL NOT NULL,
     PRIMARY KEY (instance, step, version)
 ) WITHOUT ROWID;
 
@@ -298,7 +313,7 @@ SELECT r.id AS record, r.instance, r.position, r.key, r.state, r.vanished, r.hol
     CASE r.state WHEN 'unconfirmed' THEN (
         SELECT h.reason FROM history h WHERE h.record = r.id AND h.event = 'effect_unconfirmed' ORDER BY h.id DESC LIMIT 1)
     END AS waits_for,
-    coalesce(f.attempts, r.attempts) AS attempts, coalesce(f.at, r.since) AS at
+    coalesce(f.attempts, r.attempts) AS attempts, coalesce(f.at, r.since) AS at, f.received
 FROM records r
 LEFT JOIN effects e ON r.state = 'unconfirmed' AND e.record = r.id AND e.generation = r.generation
     AND e.state IN ('intended', 'unknown', 'sent')
