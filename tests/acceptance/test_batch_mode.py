@@ -592,3 +592,13 @@ def test_a_run_that_was_stopped_before_it_sent_does_not_send_what_another_has(
     assert stopped.wait(60) == 3
     assert made(server)["batches"] == 1
     assert set(carried_out(server).values()) == {1}
+
+
+def test_a_sample_is_made_anew_in_a_batch_of_its_own(tmp_path: Path, server: LlmServer) -> None:
+    place = batch_job(tmp_path)
+    assert run(place, server).code == 0
+    place.job(job_text().replace("Which topic?", "Which theme?"))
+    said = place.fine("rerun", "job.py", "--sample", "5", env=server.environment)
+    assert "Traceback" not in said
+    assert sum(carried_out(server).values()) == RECORDS + 5
+    assert place.status()["counts"]["succeeded"] == RECORDS

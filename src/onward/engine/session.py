@@ -176,7 +176,7 @@ class Session:
         elif not plan.store_inputs:
             self._worker.may_claim = lambda: self._feed.has_judged
         self._inquest = Inquest(self._worker, None if options.in_process else assignment, inputs.value_of)
-        self._batches = None if not self._feeds else self._make_batches(budgets)
+        self._batches = None if options.asks_about is not None else self._make_batches(budgets)
         self._governor = Governor(
             begun.run,
             self._worker,
