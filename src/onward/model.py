@@ -101,11 +101,41 @@ _COUNTED = (
 
 @dataclass(slots=True)
 class Spending:
-    """What a fact says of money: what a model's requests came to, and what is no longer set aside for them."""
+    """What a fact says of money: what a model's requests came to, and what is no longer set aside for them. `batched`:
+    the fingerprint of a request that was counted when its batch came back; it is its record's from now on."""
 
     spent: Spent
     freed_picodollars: int = 0
     freed_tokens: int = 0
+    batched: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRequest:
+    """A request to a model that is sent together with others; `fingerprint` is the same for those that ask the same.
+
+    `place` is where the model was declared to be, empty for where the environment says; `path` that of the API, `body`
+    JSON text. `picodollars` and `tokens`: the most that it can come to. `repairs`: 1 where it asks for a better answer.
+    """
+
+    fingerprint: str
+    model: str
+    place: str
+    path: str
+    body: str
+    picodollars: int
+    tokens: int
+    repairs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Deferral:
+    """What a record waits for: answers to `requests`, for the step of this `version`. `known`: fingerprints of others
+    whose answers the step has used, which stay until it has ended."""
+
+    version: str
+    requests: tuple[BatchRequest, ...]
+    known: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, frozen=True)
@@ -234,7 +264,8 @@ class Fact:
     leaves this run waits for its next call (JSON text of a group's or step's name and a value), None for no such place.
     `sent_by`: the job that had sent what this checkpoint adopts; empty: the far side said that it had it; None: it was
     this record itself. `spending` counts also where the fence is gone, and is not None where a step that asks
-    models is over; `answers`: (fingerprint of a request, the answer's text) that other records may take.
+    models is over; `answers`: (fingerprint of a request, the answer's text) that other records may take; `deferral`:
+    what a record that leaves, held, waits for.
     """
 
     record: int
@@ -262,6 +293,7 @@ class Fact:
     sent_by: str | None = None
     spending: list[Spending] | None = None
     answers: list[tuple[str, str]] | None = None
+    deferral: Deferral | None = None
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from onward.engine.session import Session
 from onward.errors import SourceError, StoreMissing, UsageError, is_out_of_memory
 from onward.job.instance import Binding
 from onward.job.job import Job
-from onward.job.models import caps_of
+from onward.job.models import caps_of, refuse_both_modes
 from onward.job.place import whole_path
 from onward.model import RunResult, StepVersion
 from onward.ports.desk import Desk
@@ -181,6 +181,7 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
     plan = options.plan or job.plan(binding.params)
     if not plan.steps:
         raise UsageError(f"job '{job.name}' has no steps")
+    refuse_both_modes((step.name, step.models) for step in plan.steps)
     caps = caps_of(plan.models, options.budget)
     source = options.source or job.open_source(binding.params)
     url = store_url(job, options.store)
@@ -202,6 +203,7 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
                 gates=plan.groups,
                 effects=tuple((step.effect.name, step.effect.formerly) for step in plan.steps if step.effect),
                 asks_only=asks_only,
+                batch_models=tuple((one.name, one.place, one.path) for one in plan.models if one.batching is not None),
                 key_fields={step.effect.name: step.effect.fields for step in plan.steps if step.effect},
             )
         )

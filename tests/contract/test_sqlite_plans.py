@@ -17,6 +17,7 @@ SQL = {
     **statements.load("work.sql"),
     **statements.load("gates.sql"),
     **statements.load("reading.sql"),
+    **statements.load("batching.sql"),
 }
 ONCE_A_PASS = {
     "forget_partial",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mutants.batch_defects import BATCH_DEFECTS
 from mutants.bill_defects import BILL_DEFECTS
 from mutants.defect import Defect
 from mutants.effect_defects import EFFECT_DEFECTS
@@ -285,5 +286,6 @@ DEFECTS = (
         (f"{CONTRACT}/test_store_claims.py", "-k", "source_order"),
     ),
     *EFFECT_DEFECTS,
+    *BATCH_DEFECTS,
     *BILL_DEFECTS,
 )

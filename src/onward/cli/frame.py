@@ -141,6 +141,8 @@ class Frame:
             )
         if progress.held.get("suspect"):
             lines.append(Text(f"{records(progress.held['suspect'])} under suspicion of killing the process", "magenta"))
+        if progress.held.get("batch"):
+            lines.append(Text(f"{records(progress.held['batch'])} waiting for batches of requests", "cyan"))
         if progress.held.get("person"):
             lines.append(Text(f"{records(progress.held['person'])} waiting for a person's word", "yellow"))
         if progress.held.get("stale"):

@@ -96,6 +96,16 @@ def _until(moment: float | None) -> str:
     return f" until {clock(moment)}" if moment > time.time() + SOON else ""
 
 
+def _batch(fields: Mapping[str, Any]) -> str:
+    """`batch batch_abc (4,000 requests to model small)`."""
+    return f"batch {brief(str(fields['batch']))} ({fields['requests']:,} requests to model {brief(fields['model'])})"
+
+
+def _batch_finished(fields: Mapping[str, Any]) -> str:
+    again = f"; {fields['again']:,} are asked again" if fields["again"] else ""
+    return f"{_batch(fields)} is over: {brief(fields['reason'])}{again}"
+
+
 _WORDS: dict[str, Callable[[Mapping[str, Any]], str | None]] = {
     "source_read": _source_read,
     "source_changed": lambda fields: f"the input has changed ({brief(fields['reason'])}): it is read again",
@@ -110,6 +120,9 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str | None]] = {
     "lease_lost": _with_key("lost:"),
     "log_grows": lambda fields: f"warning: {brief(fields['reason'])}",
     "resource_failed": lambda fields: f"warning: {brief(fields['reason'])}",
+    "batch_submitted": lambda fields: f"{_batch(fields)} is submitted",
+    "batch_found": lambda fields: f"{_batch(fields)} goes on",
+    "batch_finished": _batch_finished,
     "run_paused": _paused,
     "run_resumed": lambda fields: f"goes on: {brief(fields['reason'])}",
 }

@@ -65,10 +65,11 @@ class Admission:
         self._timer: asyncio.TimerHandle | None = None
 
     def _models_of(self, step: StepPlan, concurrency: int, patient: bool) -> list[ModelCeiling]:
-        for model in step.models:
+        online = [model for model in step.models if model.batching is None]
+        for model in online:
             if model.name not in self.models:
                 self.models[model.name] = ModelCeiling(model, concurrency, patient)
-        return [self.models[model.name] for model in step.models]
+        return [self.models[model.name] for model in online]
 
     def is_at_rest(self, calls: int) -> bool:
         """Whether nothing is meant to happen now: a pause, closed hours, an outage. A rate or a back-off is no rest."""

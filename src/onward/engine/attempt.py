@@ -9,7 +9,19 @@ from typing import Any, Literal
 from onward.codec import dumps, loads
 from onward.errors import StaleCheckpoint
 from onward.job.plan import Argument, Plan, StepPlan
-from onward.model import Claimed, EffectFact, Entry, EntryState, Fact, Failure, Spending, State, StoredOutput
+from onward.model import (
+    BatchRequest,
+    Claimed,
+    Deferral,
+    EffectFact,
+    Entry,
+    EntryState,
+    Fact,
+    Failure,
+    Spending,
+    State,
+    StoredOutput,
+)
 from onward.policy.attempts import Decision
 from onward.policy.failures import Classified
 from onward.policy.suspects import SUSPECT, is_suspect
@@ -248,6 +260,14 @@ class Attempt:
         """The record waits for a person, pending and out of the way of claims."""
         fact = self.given_back(reason)
         fact.hold = hold
+        return fact
+
+    def put_off(self, requests: tuple[BatchRequest, ...], known: tuple[str, ...]) -> Fact:
+        """The record waits for answers that come later, and its attempt is not counted."""
+        assert self.step is not None
+        fact = self.held("batch", "")
+        fact.event = fact.reason = None  # what becomes of its batch is told once for all who wait for it
+        fact.deferral = Deferral(self.step.version, requests, known)
         return fact
 
     def died(self, deaths_to_convict: int, reason: str) -> Fact:

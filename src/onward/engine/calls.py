@@ -19,14 +19,14 @@ from onward.engine.attempt import Attempt
 from onward.engine.desk import CallDesk
 from onward.engine.effect_calls import EffectCalls
 from onward.engine.forks import end_if_forked
-from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Prepared, Raised, Returned, Stale
+from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Prepared, PutOff, Raised, Returned, Stale
 from onward.engine.resources import Resources
 from onward.engine.threads import Threads
 from onward.errors import Done, MisfitRecord, OnwardError, StaleCheckpoint
 from onward.job.plan import CallPlan, Plan, StepPlan
 from onward.model import Kind
 from onward.policy.failures import Classified, classify, opinion
-from onward.ports.models import CURRENT
+from onward.ports.models import CURRENT, Deferred
 
 ASKED_BY = "onward.llm.model"
 
@@ -96,6 +96,8 @@ class LocalCaller:
             return Returned(step.encode(await self._made(attempt, step)))
         except Done as done:
             return EndedEarly(done.reason)
+        except Deferred as deferred:
+            return PutOff(deferred.requests, deferred.known)
         except StaleCheckpoint as stale:
             return Stale(stale.step, str(stale))
         except asyncio.CancelledError:
@@ -127,13 +129,18 @@ class LocalCaller:
         attempt.called()
         if not what.is_async:
             return await self.threads.call(what.function, first, others, to_the_end=attempt.sending)
+        desk = None if self._desk is None else self._desk(attempt)
         try:
-            with nullcontext() if self._desk is None else _at(self._desk(attempt)):
+            with nullcontext() if desk is None else _at(desk):
                 output = await what.function(*first, **others)
         except BaseException as error:
             end_if_forked(self._process, error)
+            if desk is not None and not isinstance(error, asyncio.CancelledError):
+                _put_off(desk)
             raise
         end_if_forked(self._process, None)
+        if desk is not None:
+            _put_off(desk)
         return output
 
     def raised(self, attempt: Attempt, error: BaseException) -> CallOutcome:
@@ -168,6 +175,12 @@ def _at(desk: CallDesk) -> Iterator[None]:
     finally:
         CURRENT.reset(token)
         desk.close()
+
+
+def _put_off(desk: CallDesk) -> None:
+    """What a step makes of an answer that is not there yet, be it an error or a result, is not what it is to make."""
+    if (deferred := desk.deferred()) is not None:
+        raise deferred
 
 
 def _asks_for(step: StepPlan, origin: str) -> bool:

@@ -183,7 +183,7 @@ class _Calls:
         os._exit(0)  # the pipe has closed: whatever is still being computed is of no use to anybody
 
     def _handle(self, message: dict[str, Any]) -> None:
-        if "reserved" in message:
+        if "asked" in message:
             self.purse.told(message)
             return
         if "cut" in message:

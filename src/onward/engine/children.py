@@ -21,7 +21,7 @@ from onward.engine.attempt import Attempt
 from onward.engine.desk import Budgets
 from onward.engine.loops import spawn
 from onward.engine.outcomes import CallOutcome, Died, Raised
-from onward.errors import UsageError
+from onward.errors import OnwardError, UsageError
 from onward.model import Kind, Spending, Spent
 from onward.policy.failures import Classified
 
@@ -129,7 +129,7 @@ class Child:
 
     async def _reserve(self, number: int, asked: int, most: Spent) -> None:
         """The call is about to ask a model: the run's budget says whether it may."""
-        told: dict[str, Any] = {"reserved": asked, "capped": False}
+        told: dict[str, Any] = {"asked": asked, "capped": False}
         try:
             if self._budgets is not None and await self._budgets.reserve(most.model, most):
                 told["capped"] = True
@@ -139,6 +139,13 @@ class Child:
         if number not in self._calls:
             self._lose(number)
         self._outbox.put(told)
+
+    async def _batch_answer(self, asked: int, record: int, version: str, fingerprint: str) -> None:
+        """The call wants to know what came of a request in a batch."""
+        assert self._budgets is not None
+        with contextlib.suppress(OnwardError):  # the run ends, and this call with it
+            known = await self._budgets.batch_answer(record, version, fingerprint)
+            self._outbox.put({"asked": asked, **asdict(known)})
 
     def close(self) -> None:
         """Let the child close its resources and end; its pipe stays open until it has."""
@@ -225,6 +232,8 @@ class Child:
                 self._ready.exception()
         elif "reserve" in message:
             spawn(self._reserve(message["call"], message["asked"], Spent(**message["reserve"])))
+        elif "batched" in message:
+            spawn(self._batch_answer(message["asked"], *message["batched"]))
         elif message["call"] in self._calls:
             attempt, future = self._calls[message["call"]]
             attempt.spending.extend(messages.spending_from_message(message["spending"]))

@@ -11,9 +11,14 @@ from onward.engine.journal import Journal
 from onward.engine.purse import Spender
 from onward.errors import BudgetReached
 from onward.job.models import PICO, Cap
-from onward.model import Spending, Spent
+from onward.model import BatchRequest, Spending, Spent
+from onward.ports.batches import KnownAnswer, NoAnswer
+from onward.ports.models import Deferred
 from onward.ports.work import Reservation, Reserved
 
+MOST_STRAYS = 5
+"""So often a step may not come back to what it had waited for: of things that go on side by side not all need get so
+far before the first of them has to wait."""
 Make = Callable[[], Awaitable[str]]
 
 
@@ -27,6 +32,7 @@ class Budgets:
         self._under_way: Counter[str] = Counter()
         self._settled = asyncio.Event()
         self._making: dict[str, asyncio.Future[str | None]] = {}
+        self._telling: set[str] = set()
 
     def join(
         self,
@@ -56,11 +62,17 @@ class Budgets:
                 self._under_way[model] += 1
                 return True
             if not self._under_way[model]:
-                raise BudgetReached(_reached(model, cap, answer, most, tokens))
+                raise BudgetReached(why_reached(model, cap, answer, most, tokens))
             await settled.wait()
+
+    def cap_of(self, model: str) -> Cap:
+        """The most that may be spent on a model."""
+        return self._caps.get(model, Cap())
 
     def committed(self, spending: Spending) -> None:
         """What a request came to has become durable: what was set aside for it is free again."""
+        if spending.batched is not None:
+            self._telling.discard(spending.batched)
         self._add(spending)
         if spending.freed_picodollars or spending.freed_tokens:
             self._under_way[spending.spent.model] -= 1
@@ -84,6 +96,18 @@ class Budgets:
     async def known(self, fingerprint: str) -> str | None:
         run = self._journal().run
         return await asyncio.wrap_future(self._journal().ask(lambda store: store.shared_answer(run, fingerprint)))
+
+    async def batch_answer(self, record: int, version: str, fingerprint: str) -> KnownAnswer | NoAnswer:
+        """What came of a request in a batch. What it cost is told to one record."""
+        run, journal = self._journal().run, self._journal()
+        asking = journal.ask(lambda store: store.batches.answer(run, record, version, fingerprint))
+        known = await asyncio.wrap_future(asking)
+        if isinstance(known, NoAnswer) or known.spent is None:
+            return known
+        if fingerprint in self._telling:
+            return KnownAnswer(known.text, None)
+        self._telling.add(fingerprint)
+        return known
 
     async def answer(self, fingerprint: str, make: Make, keep: Callable[[str], None]) -> str:
         """An answer that is made once: by the first who asks, and by another where that one fails."""
@@ -114,6 +138,10 @@ class CallDesk:
         self._attempt = attempt
         self._reserved: set[int] = set()
         self._is_over = False
+        self._known: dict[str, None] = {}
+        self._deferred: dict[str, BatchRequest] = {}
+        self._looking = 0
+        self._looked = asyncio.Event()
 
     async def reserve(self, model: str, most: Spent) -> None:
         if await self._budgets.reserve(model, most):
@@ -132,6 +160,39 @@ class CallDesk:
     def heard(self, model: str, headers: Mapping[str, str]) -> None:
         self._budgets.heard(self._attempt, model, headers)
 
+    async def batched(self, request: BatchRequest) -> str:
+        step = self._attempt.step
+        if self._attempt.phase != "step" or step is None or step.effect is not None:
+            raise RuntimeError(  # of an effect that is being sent it is not known what has become
+                f"model {request.model} has mode='batch', whose answers come later: ask it in a step, not in an effect"
+            )
+        self._looking += 1
+        try:
+            known = await self._budgets.batch_answer(self._attempt.claimed.id, step.version, request.fingerprint)
+        finally:
+            self._looking -= 1
+            if not self._looking:
+                self._looked.set()
+        if isinstance(known, KnownAnswer):
+            self._known[request.fingerprint] = None
+            if known.spent is not None:
+                self._attempt.spending.append(Spending(known.spent, batched=request.fingerprint))
+            return known.text
+        if known.strays >= MOST_STRAYS:
+            raise RuntimeError(
+                f"step {step.name} asks model {request.model} something else each time that it is called: with "
+                "mode='batch' nothing that differs from call to call (a time, a random number) may go into a prompt"
+            )
+        self._deferred[request.fingerprint] = request
+        while self._looking:  # what the step asks beside this goes into the same round
+            self._looked.clear()
+            await self._looked.wait()
+        raise Deferred
+
+    def deferred(self) -> Deferred | None:
+        """What the call has to wait for, whatever its step has made of that."""
+        return Deferred(tuple(self._deferred.values()), tuple(self._known)) if self._deferred else None
+
     async def shared(self, fingerprint: str, make: Make) -> str:
         return await self._budgets.answer(
             fingerprint, make, lambda text: self._attempt.answers.append((fingerprint, text))
@@ -142,7 +203,7 @@ class CallDesk:
         self._is_over = True
 
 
-def _reached(model: str, cap: Cap, answer: Reserved, most: Spent, tokens: int) -> str:
+def why_reached(model: str, cap: Cap, answer: Reserved, most: Spent, tokens: int) -> str:
     parts = []
     if cap.picodollars is not None:
         parts.append(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from onward.codec import loads
 from onward.engine.attempt import Attempt
+from onward.engine.batches import Batches
 from onward.engine.events import Events
 from onward.engine.feed import Feed
 from onward.engine.journal import Journal
@@ -37,6 +38,7 @@ TICK = 0.1
 REFRESH = 1.0
 NOTE_PACE = 5.0
 RESPONSIVE_WITHIN = 60.0
+SOON = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class Governor:
         bounds: Bounds,
         progress: Callable[[], Progress],
         tell: Callable[[Progress], None] | None,
+        batches: Batches | None = None,
     ):
         self.ending: Ending | None = None
         self.standings = Standings(run, worker, journal, events)
@@ -76,6 +79,7 @@ class Governor:
         self._feed = feed
         self._journal = journal
         self._inquest = inquest
+        self._batches = batches
         self._events = events
         self._bounds = bounds
         self._progress = progress
@@ -88,6 +92,8 @@ class Governor:
         self._longest_timeout = max((step.timeout for step in worker.plan.steps), default=0.0)
         worker.on_fatal = self._fatal
         worker.on_left = self._left
+        if batches is not None:
+            batches.stop = self.stop
 
     def stop(self, ending: Ending) -> None:
         """End the run early; the first reason stands."""
@@ -164,6 +170,8 @@ class Governor:
         await self.standings.note()
         if counts.held.get("suspect"):
             self._inquest.begin()
+        if self._batches is not None and self.ending is None:
+            await self._batches.look(is_quiet=False)
         self._worker.dry = False
         self._worker.claim_more()
 
@@ -185,6 +193,9 @@ class Governor:
             worker.dry = False
         worker.claim_more()
         if worker.held or worker.is_claiming or self._inquest.is_busy:
+            return False
+        if self._batches is not None and (await self._batches.look(self._is_quiet()) or self.ending is not None):
+            self._done_at = None
             return False
         if worker.share.is_begun:
             if worker.share.is_done:
@@ -211,6 +222,15 @@ class Governor:
             return await self._not_stayed_for(None, await self._answers_due(counts))
         self._parting = None
         return self._waited_long_enough(await self._answers_due(counts))
+
+    def _is_quiet(self) -> bool:
+        """Whether nothing can be worked on before requests that wait are answered."""
+        worker = self._worker
+        if worker.share.is_done or worker.share.waits_for_answers_alone:
+            return True
+        comes_soon = worker.next_due is not None and worker.next_due < time.time() + SOON
+        brings_nothing = worker.share.is_begun or self._feed.brings_nothing(worker.tally.counts.source_complete)
+        return worker.dry and brings_nothing and not comes_soon
 
     async def _answers_due(self, counts: Counts, only: tuple[int, ...] | None = None) -> float | None:
         """When what is unconfirmed is asked about again; None where nothing is that is stayed for."""

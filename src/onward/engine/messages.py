@@ -10,8 +10,8 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from onward.engine.outcomes import Answered, CallOutcome, Died, EndedEarly, Prepared, Raised, Returned, Stale
-from onward.model import Entry, EntryState, Kind, Spending, Spent
+from onward.engine.outcomes import Answered, CallOutcome, Died, EndedEarly, Prepared, PutOff, Raised, Returned, Stale
+from onward.model import BatchRequest, Entry, EntryState, Kind, Spending, Spent
 from onward.policy.failures import Classified
 
 MARK = struct.Struct(">I")
@@ -82,6 +82,8 @@ def outcome_to_message(outcome: CallOutcome) -> dict[str, Any]:
         return {"stale": outcome.step, "reason": outcome.reason}
     if isinstance(outcome, Died):
         return {"out of memory": outcome.how, "record": outcome.beside[0]}
+    if isinstance(outcome, PutOff):
+        return {"put off": [asdict(one) for one in outcome.requests], "known": outcome.known}
     if isinstance(outcome, Prepared):
         return {"prepared": outcome.key, "payload": outcome.payload, "former": outcome.former}
     if isinstance(outcome, Answered):
@@ -112,6 +114,8 @@ def outcome_from_message(message: dict[str, Any]) -> CallOutcome:
         return Stale(message["stale"], message["reason"])
     if "out of memory" in message:
         return Died(message["out of memory"], (message["record"],), survived=True)
+    if "put off" in message:
+        return PutOff(tuple(BatchRequest(**one) for one in message["put off"]), tuple(message["known"]))
     if "prepared" in message:
         former = tuple((name, key) for name, key in message["former"])
         return Prepared(message["prepared"], message["payload"], former)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from onward.model import Kind
+from onward.model import BatchRequest, Kind
 from onward.policy.failures import Classified
 
 
@@ -57,6 +57,14 @@ def cancelled_itself() -> Raised:
 
 
 @dataclass(frozen=True, slots=True)
+class PutOff:
+    """The step asked for answers that come later: it is called again when they are there."""
+
+    requests: tuple[BatchRequest, ...]
+    known: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Prepared:
     """What an effect is about to send, and the key of its obligation. `former`: (name, key) it may be known by."""
 
@@ -75,4 +83,4 @@ class Answered:
     failure: Classified | None = None
 
 
-CallOutcome = Returned | Raised | EndedEarly | Stale | Died | Prepared | Answered
+CallOutcome = Returned | Raised | EndedEarly | Stale | Died | PutOff | Prepared | Answered

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from onward.engine.attempt import Attempt
 from onward.errors import BudgetReached
 from onward.model import Spending, Spent
+from onward.ports.batches import KnownAnswer, NoAnswer
 
 
 class Spender(Protocol):
@@ -21,6 +22,8 @@ class Spender(Protocol):
     def loose(self, spending: Spending) -> None: ...
 
     def heard(self, attempt: Attempt, model: str, headers: Mapping[str, str]) -> None: ...
+
+    async def batch_answer(self, record: int, version: str, fingerprint: str) -> KnownAnswer | NoAnswer: ...
 
     async def answer(
         self, fingerprint: str, make: Callable[[], Awaitable[str]], keep: Callable[[str], None]
@@ -40,18 +43,27 @@ class Purse:
         return _OfCall(self, call)
 
     def told(self, message: dict[str, Any]) -> None:
-        waiting = self._asked.pop(message["reserved"], None)
+        waiting = self._asked.pop(message["asked"], None)
         if waiting is not None and not waiting.done():
             waiting.set_result(message)
 
-    async def ask(self, call: int, most: Spent) -> bool:
-        number = next(self._numbers)
-        self._asked[number] = asyncio.get_running_loop().create_future()
-        self._put({"call": call, "asked": number, "reserve": asdict(most)})
-        answer = await self._asked[number]
+    async def reserve(self, call: int, most: Spent) -> bool:
+        answer = await self._answer(call, reserve=asdict(most))
         if "refused" in answer:
             raise BudgetReached(answer["refused"])
         return bool(answer["capped"])
+
+    async def batch_answer(self, call: int, *request: Any) -> KnownAnswer | NoAnswer:
+        answer = await self._answer(call, batched=request)
+        if "strays" in answer:
+            return NoAnswer(answer["strays"])
+        return KnownAnswer(answer["text"], None if answer["spent"] is None else Spent(**answer["spent"]))
+
+    async def _answer(self, call: int, **question: Any) -> dict[str, Any]:
+        number = next(self._numbers)
+        self._asked[number] = asyncio.get_running_loop().create_future()
+        self._put({"call": call, "asked": number, **question})
+        return await self._asked[number]
 
 
 class _OfCall:
@@ -60,7 +72,10 @@ class _OfCall:
         self._call = call
 
     async def reserve(self, model: str, most: Spent) -> bool:
-        return await self._purse.ask(self._call, most)
+        return await self._purse.reserve(self._call, most)
+
+    async def batch_answer(self, record: int, version: str, fingerprint: str) -> KnownAnswer | NoAnswer:
+        return await self._purse.batch_answer(self._call, record, version, fingerprint)
 
     def loose(self, spending: Spending) -> None:
         """The parent has counted it as lost when the call ended."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onward.engine.attempt import Attempt
+from onward.engine.batches import Batches
 from onward.engine.bill import Money, asking, cost, cost_to_come
 from onward.engine.calls import LocalCaller, OwnCalls
 from onward.engine.children import Assignment, Processes
@@ -175,6 +176,7 @@ class Session:
         elif not plan.store_inputs:
             self._worker.may_claim = lambda: self._feed.has_judged
         self._inquest = Inquest(self._worker, None if options.in_process else assignment, inputs.value_of)
+        self._batches = None if options.asks_about is not None else self._make_batches(budgets)
         self._governor = Governor(
             begun.run,
             self._worker,
@@ -185,12 +187,21 @@ class Session:
             replace(options.bounds, wait=options.wait),
             self._progress,
             options.progress,
+            self._batches,
         )
         self._loop = asyncio.get_running_loop()
         self._disturbed = False
 
     def _desk_of(self, attempt: Attempt) -> CallDesk:
         return CallDesk(self._worker.budgets, attempt)
+
+    def _make_batches(self, budgets: Budgets) -> Batches | None:
+        providers = {
+            (model.name, model.place): model.batching() for model in self._plan.models if model.batching is not None
+        }
+        if not providers:
+            return None
+        return Batches(providers, self._worker, self._journal, budgets, self._events, self._plan.outage_limit)
 
     def _make_feed(self, source: Source) -> Feed:
         plan, run = self._plan, self._begun.run
@@ -280,6 +291,8 @@ class Session:
     async def _close(self) -> None:
         self._feed.stop()
         self._worker.slots.close()
+        if self._batches is not None:
+            await self._batches.close()
         await asyncio.gather(spawn(self._inquest.close()), spawn(self._processes.close()))
         await self._journal_ends()
         if self._feeds:

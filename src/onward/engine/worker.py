@@ -20,7 +20,17 @@ from onward.engine.effects import Effects
 from onward.engine.events import Events
 from onward.engine.journal import Journal, size_of
 from onward.engine.outages import Outages
-from onward.engine.outcomes import Answered, CallOutcome, Died, EndedEarly, Raised, Returned, Stale, cancelled_itself
+from onward.engine.outcomes import (
+    Answered,
+    CallOutcome,
+    Died,
+    EndedEarly,
+    PutOff,
+    Raised,
+    Returned,
+    Stale,
+    cancelled_itself,
+)
 from onward.engine.pacer import Pacer
 from onward.engine.refusals import Refusals
 from onward.engine.share import Share
@@ -49,7 +59,8 @@ class Worker:
 
     It lives on the event loop and never touches the store: commits arrive through `committed`, which the journal
     calls in its own thread. `on_fatal` hears of failures that stop the run, `on_died` of a call's process dying,
-    `on_suspects` of suspects that were claimed among others, since what became of their effects is open.
+    `on_suspects` of suspects that were claimed among others, since what became of their effects is open, `on_put_off`
+    of requests that wait to be sent with others.
     `sends_on`: a coroutine that sends does not let itself be cancelled, so that nobody can tell when it ends.
     `patient`: False where no rate, no hours and no outage is waited for.
     """
@@ -81,6 +92,7 @@ class Worker:
         self.on_fatal: Callable[[Attempt, Classified], None] = lambda attempt, failure: None
         self.on_died: Callable[[Attempt, Died], bool] = lambda attempt, died: False
         self.on_suspects: Callable[[list[Attempt]], None] = lambda attempts: None
+        self.on_put_off: Callable[[], None] = lambda: None
         self.on_left: Callable[[Attempt, Fact], None] = lambda attempt, fact: None
         self.journal: Journal | None = None
         self.slots = Slots(concurrency, self._perform, self._given_up, self.fault)
@@ -190,7 +202,10 @@ class Worker:
 
     def _leave(self, attempt: Attempt, fact: Fact) -> None:
         del self.held[fact.record, fact.fence]
-        if fact.state in (State.PENDING, State.UNCONFIRMED) and fact.hold is None:
+        if fact.deferral is not None:
+            self.share.leave(fact)
+            self.on_put_off()
+        elif fact.state in (State.PENDING, State.UNCONFIRMED) and fact.hold is None:
             self.share.leave(fact)
             if fact.not_before:
                 self.next_due = min(fact.not_before, self.next_due or fact.not_before)
@@ -452,6 +467,8 @@ class Worker:
         elif isinstance(outcome, EndedEarly):
             attempt.clear()
             self.submit(attempt.done_early(outcome.reason))
+        elif isinstance(outcome, PutOff):
+            self.submit(attempt.put_off(outcome.requests, outcome.known))
         elif isinstance(outcome, Stale):
             self._stale(attempt, outcome)
         elif isinstance(outcome, Died) and not outcome.beside:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
 from onward.errors import UsageError
+from onward.ports.batches import Provider
 
 PICO = 10**12
 
@@ -42,7 +43,8 @@ class Cap:
 class ModelTraits:
     """What a run knows of a model that a step names. Rates count by the minute; `title` is for people.
 
-    `priced`: what it costs is known. Those with the same object share its ceilings.
+    `priced`: what it costs is known. Those with the same object share its ceilings. `place`: its address as declared,
+    `path` that of its API there; `batching`: makes what talks to the provider, where the model is asked in batches.
     """
 
     name: str
@@ -52,6 +54,9 @@ class ModelTraits:
     max_concurrency: int | None = None
     budget: Cap | None = None
     priced: bool = False
+    place: str = ""
+    path: str = ""
+    batching: Callable[[], Provider] | None = None
 
 
 class AskedModel(Described):
@@ -63,6 +68,19 @@ class AskedModel(Described):
 def models_among(described: Iterable[Described]) -> tuple[ModelTraits, ...]:
     """The models, each once, in the order in which they are named."""
     return tuple({id(one): one.traits for one in described if isinstance(one, AskedModel)}.values())
+
+
+def refuse_both_modes(steps: Iterable[tuple[str, tuple[ModelTraits, ...]]]) -> None:
+    """Raise UsageError for a step (by its name) that asks models online and in batches: called again for the sake of
+    its batch, it would ask and pay the one online again."""
+    for step, models in steps:
+        online = [model.name for model in models if model.batching is None]
+        in_batches = [model.name for model in models if model.batching is not None]
+        if online and in_batches:
+            raise UsageError(
+                f"step {step} asks model {online[0]} with mode='online' and model {in_batches[0]} with mode='batch', "
+                "for whose answer it is called again: give each a step of its own"
+            )
 
 
 def caps_of(models: Iterable[ModelTraits], usd: float | None = None) -> dict[str, Cap]:

@@ -11,7 +11,7 @@ import httpx2
 import openai
 
 from onward.codec import canonical_hash, dumps
-from onward.errors import BadResponse, Fatal, Rejected, Transient, UnusableAnswer
+from onward.errors import BadResponse, Fatal, Rejected, Transient, UnusableAnswer, UsageError
 from onward.job.values import Misfit
 from onward.llm import chat, responses
 from onward.llm.answers import Answer, Request, Turn
@@ -20,7 +20,7 @@ from onward.llm.declaration import Declared
 from onward.llm.form import Form, form_of, what_is_wrong
 from onward.llm.prices import cost, most
 from onward.llm.prompt import Prompt
-from onward.model import Spent
+from onward.model import BatchRequest, Spent
 from onward.ports.models import CURRENT, ModelDesk
 
 FOR_EACH_TURN = 64
@@ -44,9 +44,10 @@ async def ask(model: Declared, prompt: Prompt, returns: Any, variables: Mapping[
     return form.read(text)
 
 
-def fingerprint(request: Request) -> str:
-    """The same for requests that ask the same."""
-    return canonical_hash(dumps(responses.body(request)))
+def fingerprint(request: Request, place: str = "") -> str:
+    """The same for requests that ask the same, in the same place where several are told apart."""
+    asked = responses.body(request)
+    return canonical_hash(dumps([place, asked] if place else asked))
 
 
 @dataclass(slots=True)
@@ -77,6 +78,8 @@ class _Question:
         raise _why_not(answer, request)
 
     async def _sent(self, request: Request, repairs: int) -> Answer:
+        if self.model.mode == "batch":
+            return await self._batched(request, repairs)
         most_of = self._most(request)
         if self.desk is not None and self.model.traits.budget is not None:
             await self.desk.reserve(self.model.name, most_of)
@@ -95,6 +98,30 @@ class _Question:
             spent.lost = int(may_be_charged)
             if self.desk is not None:
                 self.desk.settle(spent, most_of)
+
+    async def _batched(self, request: Request, repairs: int) -> Answer:
+        """Leaves the step with Deferred until the answer is there."""
+        if self.desk is None:
+            raise UsageError(
+                f"model {self.model.name} has mode='batch', whose answers come later: it is asked in steps of a run; "
+                "elsewhere, and in steps that are no coroutines, ask a model with mode='online'"
+            )
+        from onward.llm import batching
+
+        dialect, place, most_of = _DIALECTS[self.model.api], self.model.traits.place, self._most(request)
+        said = await self.desk.batched(
+            BatchRequest(
+                fingerprint(request, place),
+                self.model.name,
+                place,
+                dialect.PATH,
+                dumps(dialect.body(request)),
+                (most_of.picodollars + 1) // 2,
+                most_of.tokens_in + most_of.tokens_out,
+                repairs,
+            )
+        )
+        return batching.read(said)
 
     async def _exchanged(self, request: Request) -> Answer:
         dialect = _DIALECTS[self.model.api]

@@ -15,7 +15,9 @@ from onward.errors import DeclarationError
 from onward.job.checks import positive_int, yes_or_no
 from onward.job.models import AskedModel, Cap, ModelTraits, in_picodollars
 from onward.job.place import calling_place
+from onward.llm import chat, responses
 from onward.llm.prices import Price, price_of
+from onward.ports.batches import Provider
 
 Api = Literal["responses", "chat"]
 Mode = Literal["online", "batch"]
@@ -97,7 +99,14 @@ class Declared(AskedModel):
             max_concurrency=max_concurrency,
             budget=cap,
             priced=self.price is not None,
+            place=base_url or "",
+            path=responses.PATH if api == "responses" else chat.PATH,
+            batching=self.batches if mode == "batch" else None,
         )
+
+    def batches(self) -> Provider:
+        """What sends requests together."""
+        raise NotImplementedError
 
     @property
     def base_url(self) -> str:

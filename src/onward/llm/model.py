@@ -6,6 +6,7 @@ from typing import Any, TypeVar, overload
 
 from onward.llm.declaration import Declared
 from onward.llm.prompt import Prompt
+from onward.ports.batches import Provider
 
 T = TypeVar("T")
 
@@ -24,11 +25,17 @@ class Model(Declared):
     temperature : left to the provider where it is None.
     budget : US dollars, or Budget(usd=…, tokens=…), for one instance of the job; it needs max_output_tokens.
     prices : `{"input": 4.0, "cached_input": 1.0, "output": 12.0}`, USD for a million tokens, instead of the known ones.
-    mode : "batch" sends the requests of many records together, at half the price, with answers within a day.
+    mode : "batch" sends the requests of many records together, at half the price, with answers within a day. It needs a
+        run; the step is called again when its answer is there.
     dedupe : equal requests of one instance are asked once.
 
     Raises DeclarationError.
     """
+
+    def batches(self) -> Provider:
+        from onward.llm.batching import Batches
+
+        return Batches(self)
 
     @overload
     async def ask(self, prompt: Prompt, *, returns: type[T], **variables: Any) -> T: ...

@@ -9,7 +9,17 @@ from contextvars import ContextVar
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
-from onward.model import Spent
+from onward.model import BatchRequest, Spent
+
+
+class Deferred(BaseException):
+    """Leaves a step whose `requests` are to be sent with others; the step is called again once they are answered. It is
+    no Exception, so that no step takes it for a fault of its own."""
+
+    def __init__(self, requests: tuple[BatchRequest, ...] = (), known: tuple[str, ...] = ()):
+        super().__init__("the answer comes later")
+        self.requests = requests
+        self.known = known
 
 
 class ModelDesk(Protocol):
@@ -23,6 +33,10 @@ class ModelDesk(Protocol):
 
     def heard(self, model: str, headers: Mapping[str, str]) -> None:
         """The headers of an answer, which may tell of the provider's limits."""
+
+    async def batched(self, request: BatchRequest) -> str:
+        """What was answered to a request that is sent with others, in the words of `ports.batches.Said.text`. Raises
+        Deferred where nothing was yet."""
 
     async def shared(self, fingerprint: str, make: Callable[[], Awaitable[str]]) -> str:
         """The answer to a request that others of the job ask, too: made once."""

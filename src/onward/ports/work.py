@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from onward.model import Claimed, Counts, Fact, FeedBlock, FeedOutcome, Met, ResultGroup, Spending, StepVersion
+from onward.ports.batches import BatchStore
 from onward.ports.bill import Bill, Pace
 
 
@@ -15,7 +16,8 @@ class RunStart:
     """What a run says of itself when it begins. `location`: None when it will not feed, nor look at its input.
     `effects`: the ledger names that its job declares, each with those that it had before. `asks_only`: it is no "next
     run", but asks about effects, and leaves all else as it is. `gates`: the names of its groups. `key_fields`: what
-    the keys of its effects are made of, by ledger name."""
+    the keys of its effects are made of, by ledger name. `batch_models`: (name, place, path) of models asked in
+    batches."""
 
     job: str
     instance: str
@@ -29,6 +31,7 @@ class RunStart:
     asks_only: bool = False
     gates: tuple[str, ...] = ()
     key_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    batch_models: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +197,10 @@ class WorkStore(Protocol):
 
     new: bool
     lease: float
+
+    @property
+    def batches(self) -> BatchStore:
+        """What is kept of requests to models that are sent together."""
 
     def begin_run(self, start: RunStart) -> RunBegun:
         """Register the instance and the run, take over dead runs, and, if no other run of the instance is alive,

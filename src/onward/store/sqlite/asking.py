@@ -19,6 +19,7 @@ from onward.ports.facts import Cause, FailedRecord, InFlight, InstanceFacts, Run
 from onward.ports.sink import ExportRow
 from onward.ports.work import Pause
 from onward.store.sqlite import statements
+from onward.store.sqlite.batching import BATCH
 from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.reading import read_counts, read_older_outputs, read_result_versions
 from onward.store.sqlite.spool import NOTHING, Spool
@@ -37,6 +38,7 @@ WAITS = {
     UNDECODABLE: "a person: an effect is open, and what is stored of it no longer decodes",
     SENDING: "the end of a call that was cut and may still be sending, or of its process",
     ELSEWHERE: "the outcome of another record, which has taken the obligation over",
+    BATCH: "the answer to a request that is sent together with others",
     SUSPECT: "suspected of killing its process; the next run tries it in a child process",
 }
 PERSON = "person"
@@ -136,7 +138,10 @@ class Questions:
         if number:
             found.append(Waiting(WAITS[None], number, until))
         found += self.at_gates(instance, dict(self.rows("waiting_by_gate", instance=instance)), runs)
-        found += [Waiting(WAITS.get(hold, hold), number) for hold, number in counts.held.items() if hold != PERSON]
+        others = {hold: number for hold, number in counts.held.items() if hold not in (PERSON, BATCH)}
+        found += [Waiting(WAITS.get(hold, hold), number) for hold, number in others.items()]
+        if counts.held.get(BATCH):
+            found += [_batch(*row) for row in self.rows("batches_waited_for", instance=instance)]
         found += self._unconfirmed(instance)
         found += [Waiting(INPUT_WAITS, counts.inputs_waiting)] if counts.inputs_waiting else []
         orphans = self.rows("held_by_the_dead", instance=instance, alive=alive)[0][0]
@@ -267,6 +272,17 @@ class Questions:
                 if size >= PAGE_BYTES:
                     break
         return rows
+
+
+def _batch(
+    batch: str | None, model: str, status: str | None, done: int, total: int, at: float | None, number: int
+) -> Waiting:
+    """What records wait for whose requests are sent together with others."""
+    if batch is None:
+        what = "to be sent together with others" if at is None else "which are being submitted"
+        return Waiting(f"answers to requests to model {model}, {what}", number, None, at)
+    how = f", {done:,} of {total:,} done" if total else ""
+    return Waiting(f"batch {batch} (model {model}): {status}{how}", number, None, at)
 
 
 def _group_of(gate: str | None) -> str | None:

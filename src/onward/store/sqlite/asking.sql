@@ -218,3 +218,11 @@ FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value ->> 0
 -- name: export_outputs
 SELECT j.key, c.at, c.step, c.version, c.output
 FROM json_each(:rows) j CROSS JOIN checkpoints c ON c.record = j.value ->> 0 AND c.generation = j.value ->> 1
+
+-- name: batches_waited_for
+SELECT c.batch, b.model, c.status, c.done, c.total, c.at, count(DISTINCT w.record)
+FROM batch_waits w CROSS JOIN batched b ON b.instance = w.instance AND b.fingerprint = w.fingerprint
+JOIN records r ON r.id = w.record LEFT JOIN chunks c ON c.id = b.chunk
+WHERE w.instance = :instance AND b.answer IS NULL AND r.generation = w.generation AND r.state = 'pending'
+  AND r.hold = 'batch' AND r.vanished = 0
+GROUP BY c.id, b.model ORDER BY c.at

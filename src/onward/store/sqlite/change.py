@@ -13,7 +13,7 @@ from onward.model import State
 from onward.ports.clock import Clock
 from onward.store.sqlite import statements
 
-_FILES = ("work.sql", "ledger.sql", "gates.sql", "spending.sql")
+_FILES = ("work.sql", "ledger.sql", "gates.sql", "spending.sql", "batching.sql")
 SQL = {name: sql for file in _FILES for name, sql in statements.load(file).items()}
 Rows = list[Any] | dict[Any, Any]
 

@@ -11,7 +11,7 @@ import orjson
 
 from onward.model import EntryState, Fact, State
 from onward.policy import transitions
-from onward.store.sqlite import chain, changed_inputs, ledger
+from onward.store.sqlite import batching, chain, changed_inputs, ledger
 from onward.store.sqlite.change import Change, cause, storable
 from onward.store.sqlite.ledger import Holds, Living
 
@@ -52,6 +52,7 @@ def apply(change: Change, facts: Sequence[Fact], lineages: dict[object, int], li
         facts = [fact for fact in facts if (fact.record, fact.fence) not in lost]
         finished, met = _write(change, facts, lineages, living)
     change.connection.execute("RELEASE facts")
+    batching.apply(change, facts)
     applied = Applied(lost, met)
     _count(change, facts, finished, changed_inputs.finished(change, facts) if some_wait else {})
     if some_wait:

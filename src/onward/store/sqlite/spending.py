@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onward.model import Fact, Spending, State
+from onward.model import Fact, Spending, Spent, State
 from onward.ports.work import Reservation, Reserved
 from onward.store.sqlite.change import Change
 
@@ -30,7 +30,10 @@ def settle(change: Change, facts: Sequence[Fact], loose: Sequence[Spending]) -> 
     told = [fact for fact in facts if fact.spending is not None]
     all_spending = [one for fact in told for one in fact.spending or ()] + list(loose)
     for spending in all_spending:
-        _count(change, spending)
+        if spending.batched is None:
+            _count(change, spending)
+    if heard := [one.batched for one in all_spending if one.batched is not None]:
+        change.execute("batched_is_told", heard)
     if usage := [_usage_row(fact, one) for fact in told for one in fact.spending or ()]:
         change.execute("add_usage", usage)
     if through := [row for row in map(_through, told) if row is not None]:
@@ -47,6 +50,14 @@ def reserve(change: Change, asked: Reservation) -> Reserved:
     if by_cost and by_tokens:
         change.execute("reserve", model=asked.model, requests=1, picodollars=asked.picodollars, tokens=asked.tokens)
     return Reserved(by_cost and by_tokens, spent, tokens)
+
+
+def book(change: Change, spent: Spent, lost_picodollars: int, lost_tokens: int) -> None:
+    """Count what requests of a batch came to, and the most that those of them may cost whose end nobody tells."""
+    for name in COUNTED:
+        change.count(f"spent {name}", spent.model, getattr(spent, name))
+    change.count("lost picodollars", spent.model, lost_picodollars)
+    change.count("lost tokens", spent.model, lost_tokens)
 
 
 def bury(change: Change, run: int) -> None:

@@ -33,8 +33,10 @@ SELECT coalesce((SELECT sum(n) FROM counts WHERE instance = :instance AND what I
                  AND name = :model), 0),
        coalesce((SELECT sum(n) FROM counts WHERE instance = :instance
                  AND what IN ('spent tokens_in', 'spent tokens_out', 'lost tokens') AND name = :model), 0),
-       coalesce((SELECT sum(picodollars) FROM reserved WHERE instance = :instance AND model = :model), 0),
+       coalesce((SELECT sum(picodollars) FROM reserved WHERE instance = :instance AND model = :model), 0)
+       + coalesce((SELECT sum(picodollars) FROM chunks WHERE instance = :instance AND model = :model AND ended IS NULL), 0),
        coalesce((SELECT sum(tokens) FROM reserved WHERE instance = :instance AND model = :model), 0)
+       + coalesce((SELECT sum(tokens) FROM chunks WHERE instance = :instance AND model = :model AND ended IS NULL), 0)
 
 -- name: reserve
 INSERT INTO reserved (run, model, instance, requests, picodollars, tokens)

@@ -20,6 +20,7 @@ from onward.ports.bill import Bill, Pace
 from onward.ports.clock import Clock
 from onward.ports.work import Batch, DeadRun, FeedState, GateStanding, OlderOutputs, Outcome, Pause, RunBegun, RunStart
 from onward.store.sqlite import (
+    batching,
     billing,
     chain,
     claims,
@@ -68,6 +69,7 @@ class SqliteWorkStore:
         self._instances: dict[int, int] = {}
         self._lineages: dict[object, int] = {}
         self._living = ledger.Living(self._is_alive, self._locks.is_held)
+        self.batches = batching.SqliteBatches(self._change_by, self._reading)
         self._sends_on: set[int] = set()  # ended runs whose calls may go on in this process
         self._fault: OnwardError | None = None
         self._disk_failed = False
@@ -93,6 +95,7 @@ class SqliteWorkStore:
                         begun.reset_failed = self._reset_failed(change, start)
                     change.execute("release_stale")
                     change.execute("release_undecodable")
+                    batching.release(change, start)
                     gates.forget_others(change, start.gates)
         except BaseException:
             if run is not None:
@@ -202,8 +205,11 @@ class SqliteWorkStore:
         self._check_fault()
         listed = None if only is None else orjson.dumps(list(only)).decode()
         with connection._plain_errors(self.path):
-            change = Change(self._connection, self._instances[run], run, self._clock)
-            return dict(change.rows(block, only=listed))
+            return dict(self._reading(run).rows(block, only=listed))
+
+    def _reading(self, run: int) -> Change:
+        self._check_fault()
+        return Change(self._connection, self._instances[run], run, self._clock)
 
     def note_gates(self, run: int, standings: Sequence[GateStanding], told: Sequence[tuple[str, str]]) -> None:
         with self._change_by(run) as change:

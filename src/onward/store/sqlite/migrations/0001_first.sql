@@ -206,6 +206,65 @@ CREATE TABLE answers (
     PRIMARY KEY (instance, fingerprint)
 ) WITHOUT ROWID;
 
+-- Requests that are sent together with others, by what they ask. `answer`: what came of it (JSON text); `fault`: it is
+-- to be asked again once that has been heard; `spent`: what it came to (JSON), until a record has told it as its own.
+CREATE TABLE batched (
+    id          INTEGER PRIMARY KEY,
+    instance    INTEGER NOT NULL,
+    fingerprint TEXT NOT NULL,
+    model       TEXT NOT NULL,
+    place       TEXT NOT NULL,
+    path        TEXT NOT NULL,
+    body        TEXT NOT NULL,
+    size        INTEGER NOT NULL,
+    picodollars INTEGER NOT NULL,
+    tokens      INTEGER NOT NULL,
+    repairs     INTEGER NOT NULL,
+    tries       INTEGER NOT NULL DEFAULT 0,
+    chunk       TEXT,
+    answer      TEXT,
+    fault       INTEGER NOT NULL DEFAULT 0,
+    spent       TEXT
+);
+CREATE UNIQUE INDEX batched_by_fingerprint ON batched (instance, fingerprint);
+CREATE INDEX batched_waiting ON batched (instance, model, place, path, id) WHERE chunk IS NULL AND answer IS NULL;
+CREATE INDEX batched_sent ON batched (chunk, id) WHERE chunk IS NOT NULL AND answer IS NULL;
+
+-- Who waits for which of them, or has used its answer: a step's version in a record's generation. `strays`: how often
+-- that step has asked something else when it was called again.
+CREATE TABLE batch_waits (
+    instance    INTEGER NOT NULL,
+    record      INTEGER NOT NULL,
+    fingerprint TEXT NOT NULL,
+    generation  INTEGER NOT NULL,
+    version     TEXT NOT NULL,
+    strays      INTEGER NOT NULL,
+    PRIMARY KEY (record, fingerprint)
+) WITHOUT ROWID;
+CREATE INDEX batch_waits_by_fingerprint ON batch_waits (instance, fingerprint);
+
+-- Requests that are submitted as one batch. `batch` and `file` are the provider's names, `status`, `done` and `total`
+-- what it said last; `picodollars` and `tokens` what is set aside for those that are not answered yet.
+CREATE TABLE chunks (
+    id          TEXT PRIMARY KEY,
+    instance    INTEGER NOT NULL,
+    run         INTEGER NOT NULL,
+    model       TEXT NOT NULL,
+    place       TEXT NOT NULL,
+    path        TEXT NOT NULL,
+    requests    INTEGER NOT NULL,
+    picodollars INTEGER NOT NULL,
+    tokens      INTEGER NOT NULL,
+    at          REAL NOT NULL,
+    file        TEXT,
+    batch       TEXT,
+    status      TEXT,
+    done        INTEGER NOT NULL DEFAULT 0,
+    total       INTEGER NOT NULL DEFAULT 0,
+    ended       REAL
+) WITHOUT ROWID;
+CREATE INDEX chunks_open ON chunks (instance, model) WHERE ended IS NULL;
+
 -- The ledger: one row an obligation, in all jobs and instances. `record` answers for it. The key is text that the far
 -- side has seen, made of `fields`. Steady times are comparable within one boot only.
 CREATE TABLE effects (

@@ -1,0 +1,138 @@
+"""Planted defects of models in batch mode: what is sent, found again, brought in, and paid."""
+
+from __future__ import annotations
+
+from mutants.defect import Defect
+
+STORE, CARRYING = "tests/contract/test_store_batches.py", "tests/unit/test_engine_carrying.py"
+LINES, RUNS = "tests/unit/test_llm_batching.py", "tests/acceptance/test_batch_mode.py"
+
+BATCH_DEFECTS = (
+    Defect(
+        "batch-not-looked-for",
+        "a chunk that may have been submitted is sent again without a question",
+        "engine/carrying.py",
+        (
+            (
+                "            if found is not None:\n"
+                "                await self._note(found, found=True)\n"
+                "                return found\n",
+                "",
+            ),
+        ),
+        (CARRYING,),
+    ),
+    Defect(
+        "batch-does-not-settle",
+        "a batch is believed absent before it can be listed",
+        "engine/carrying.py",
+        (("is_settled = time.monotonic() >= until", "is_settled = True"),),
+        (RUNS, "-k", "listed_late"),
+    ),
+    Defect(
+        "batch-sent-without-a-lease",
+        "a run that has lost its lease submits",
+        "engine/carrying.py",
+        (("            await self._leave_to_send()\n", ""),),
+        (CARRYING, "-k", "lease"),
+    ),
+    Defect(
+        "batch-answers-count-twice",
+        "an answer that is brought in again is paid again",
+        "store/sqlite/batching.sql",
+        (
+            (
+                "WHERE b.chunk = :chunk AND b.answer IS NULL\n\n-- name: answer_batched",
+                "WHERE b.chunk = :chunk\n\n-- name: answer_batched",
+            ),
+        ),
+        (STORE, "-k", "twice"),
+    ),
+    Defect(
+        "batch-wait-without-end",
+        "an answer that comes before its record is noted as waiting is missed",
+        "store/sqlite/batching.py",
+        (('    change.execute("let_go_records", records, to_suspect=DEATHS_TO_SUSPECT)  # what', "    # what"),),
+        (STORE, "-k", "before_the_wait"),
+    ),
+    Defect(
+        "batch-wait-swallowed",
+        "a step that takes the wait for a fault has a result",
+        "engine/calls.py",
+        (("    if (deferred := desk.deferred()) is not None:\n        raise deferred", "    pass"),),
+        (RUNS, "-k", "swallows"),
+    ),
+    Defect(
+        "batch-at-full-price",
+        "answers of batches are counted at the price of others",
+        "llm/batching.py",
+        ((", half=True)", ")"),),
+        (LINES, "-k", "half"),
+    ),
+    Defect(
+        "batch-not-set-aside",
+        "what a chunk may cost is not set aside",
+        "store/sqlite/spending.sql",
+        (
+            (
+                "FROM chunks WHERE instance = :instance AND model = :model AND ended IS NULL), 0),\n",
+                "FROM chunks WHERE 0), 0),\n",
+            ),
+        ),
+        (STORE, "-k", "a_cap_bounds"),
+    ),
+    Defect(
+        "batch-holds-what-has-changed",
+        "records wait for answers to a prompt of yesterday",
+        "store/sqlite/work.py",
+        (("                    batching.release(change, start)\n", ""),),
+        (STORE, "-k", "otherwise_now"),
+    ),
+    Defect(
+        "batch-strays-for-ever",
+        "a step that asks something else each time goes on asking",
+        "store/sqlite/batching.py",
+        ((" + has_strayed", ""),),
+        (STORE, "-k", "come_back"),
+    ),
+    Defect(
+        "batch-fault-stays",
+        "a request that failed once fails for ever",
+        "store/sqlite/batching.py",
+        (("        if fault:\n", "        if False:\n"),),
+        (STORE, "-k", "told_once"),
+    ),
+    Defect(
+        "batch-told-lines-are-lost",
+        "a line that was not carried out counts as charged",
+        "engine/carrying.py",
+        (("told = {one.fingerprint for one in self._told}", "told = set()"),),
+        (CARRYING, "-k", "in_words or stops_all"),
+    ),
+    Defect(
+        "batch-half-full",
+        "files go out half full while more is being brought in",
+        "engine/batches.py",
+        (("is_quiet and not more_to_come", "is_quiet"),),
+        (RUNS, "-k", "full_files"),
+    ),
+    Defect(
+        "batch-lines-torn",
+        "a text with a line separator is torn into two lines",
+        "llm/batching.py",
+        (("        for letter in NO_LINE_ENDS:\n", "        for letter in '':\n"),),
+        (LINES, "-k", "one_line"),
+    ),
+    Defect(
+        "batch-limit-forgets",
+        "a run with a limit does not stay for what waits for a batch",
+        "engine/worker.py",
+        (
+            (
+                "        if fact.deferral is not None:\n            self.share.leave(fact)\n",
+                "        if fact.deferral is not None:\n",
+            ),
+        ),
+        (RUNS, "-k", "a_limit"),
+    ),
+)
