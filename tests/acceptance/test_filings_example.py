@@ -61,7 +61,8 @@ class Office:
             run = self.place.start("run", "job.py", *self.words())
             try:
                 wait_until(lambda run=run, before=before: run.poll() is not None or said.stat().st_size > before)  # type: ignore[misc]
-                return kills, run.wait(draw.uniform(0.3, 0.9) if kills < 4 else draw.uniform(1.0, 2.0))
+                most = 2.0 + kills / 8  # a busy machine gets further between two kills, too
+                return kills, run.wait(draw.uniform(0.3, 0.9) if kills < 4 else draw.uniform(1.0, most))
             except subprocess.TimeoutExpired:
                 run.kill()
                 run.wait()

@@ -128,3 +128,16 @@ def test_a_text_that_is_no_python_has_no_tree() -> None:
 def test_absent_and_empty_are_told_apart_in_constants() -> None:
     texts = {tokens(ast.parse(text)) for text in ("None", "...", "''", "b''", "0", "0.0", "False", "[]", "()", "0j")}
     assert len(texts) == 10
+
+
+def test_a_parser_that_loses_count_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python may do so where other code runs in mid-parse."""
+    whole, failures = ast.parse, iter([SystemError("AST constructor recursion depth mismatch"), None])
+
+    def parse(text: str) -> ast.Module:
+        if (error := next(failures, None)) is not None:
+            raise error
+        return whole(text)
+
+    monkeypatch.setattr(ast, "parse", parse)
+    assert SourceFile("job.py", "x = 1").tree is not None

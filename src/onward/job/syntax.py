@@ -7,6 +7,7 @@ so a formatter changes nothing, and neither does another Python: fields that are
 from __future__ import annotations
 
 import ast
+import contextlib
 import linecache
 import tokenize
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+MOST_TRIES = 3
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -209,7 +211,7 @@ class SourceFile:
     @cached_property
     def tree(self) -> ast.Module | None:
         try:
-            return ast.parse(self._text)
+            return _parsed(self._text)
         except (SyntaxError, ValueError):
             return None
 
@@ -246,6 +248,14 @@ class SourceFile:
             if name in self._bindings[scope]:
                 return self._bindings[scope][name], scopes[:depth]
         return [], ()
+
+
+def _parsed(text: str) -> ast.Module:
+    """Some versions of Python lose count when other code runs in mid-parse (python/cpython#106905): then once more."""
+    for _ in range(MOST_TRIES - 1):
+        with contextlib.suppress(SystemError):
+            return ast.parse(text)
+    return ast.parse(text)
 
 
 def _walk(node: ast.AST, scopes: tuple[Scope, ...]) -> Iterator[tuple[ast.AST, tuple[Scope, ...]]]:
