@@ -153,7 +153,7 @@ def test_what_no_longer_decodes_is_not_asked_about_for_ever(tmp_path: Path, chan
     for _ in range(2):  # each run looks once, and waits for nothing
         ran = place.run("--wait", "1h")
         assert (ran.code, ran.counts, requests(place)) == (4, {"unconfirmed": 1}, ["1"])
-        assert "Put the model back and run again, or say what became of each: onward reconcile job.py KEY" in ran.said
+        assert "Put the model, or the parameter, back and run again, or say what became of each: onward reconcile job.py KEY" in ran.said
         assert "unconfirmed: 1 wait for a person's word" in ran.said
     (waiting,) = place.status()["waiting"]
     assert waiting["reason"] == "a person: an effect is open, and what is stored of it no longer decodes"
@@ -174,6 +174,43 @@ def test_a_person_may_decide_about_what_no_longer_decodes(tmp_path: Path) -> Non
     place.fine("reconcile", "job.py", "a", "--sent", '{"id": "9"}', "--json")
     assert place.run().counts == {"succeeded": 1}
     assert (place.export()[0]["outputs"]["submit"], requests(place)) == ({"id": "9"}, ["1"])
+
+
+WITHOUT_PAYLOAD = (
+    FAR
+    + """
+@job.step(version="1")
+def check(record):
+    return 7
+
+@job.effect("report", key="id", keyed=True, deadline=0.2, settle=0, version="1")
+def submit(@PARAMETERS@, idempotency_key):
+    sent(idempotency_key, [@PARAMETERS@])
+    if not (HERE / "answers").exists():
+        raise ConnectionResetError("no answer")
+    return "7"
+"""
+)
+
+
+@pytest.mark.parametrize("edited", ["filing, check", "record, check, payload"])
+def test_a_parameter_that_the_frozen_payload_knows_nothing_of(tmp_path: Path, edited: str) -> None:
+    """Renamed, it waits for a person; what is not of the payload may be added."""
+    place = Place(tmp_path, WITHOUT_PAYLOAD.replace("@PARAMETERS@", "record, check"))
+    place.write("in.jsonl", [{"id": "a"}])
+    assert place.run("--wait", "0").counts == {"unconfirmed": 1}
+    (tmp_path / "answers").touch()
+    place.job(WITHOUT_PAYLOAD.replace("@PARAMETERS@", edited))
+    if "filing" in edited:
+        for _ in range(2):
+            ran = place.run("--wait", "1h")
+            assert (ran.code, ran.counts, requests(place)) == (4, {"unconfirmed": 1}, [[{"id": "a"}, 7]])
+            assert "Put the model, or the parameter, back and run again" in ran.said
+        told = "the payload: it was frozen of the parameters record, check and holds nothing for 'filing'"
+        assert told in show(place, "a")["waiting"]["reason"]
+        place.job(WITHOUT_PAYLOAD.replace("@PARAMETERS@", "record, check"))
+    assert place.run("--wait", "20s").counts == {"succeeded": 1}
+    assert len(requests(place)) == 2
 
 
 # A rerun that ends in a conflict, and the way back.

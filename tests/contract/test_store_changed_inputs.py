@@ -27,6 +27,7 @@ from test_store_ledger import (
 
 from onward.model import Claimed, EffectFact, EntryState, FeedOutcome, State
 from onward.ports.desk import Choice, Word
+from onward.ports.work import ClaimWish
 
 TODAY = {"a": "1", "b": "1"}
 
@@ -209,3 +210,85 @@ def test_a_vanished_one_is_counted_while_it_is_open(bench: Bench) -> None:
     assert bench.store.counts(1).vanished_open == 0
     bench.pass_over(run, "other", again=True)
     assert bench.store.counts(1).vanished_open == 1
+
+
+# Another record has taken the obligation over: what it owes, and for which input, is still this one's.
+
+
+def taken_over(bench: Bench) -> tuple[int, Claimed, Claimed]:
+    """The record k with the input 1 has sent, and waits for a person; z of the same run has adopted the obligation."""
+    run = bench.start(("k", "1"), "z")
+    one, two = claim(bench, run)
+    met(bench, run, intent(one))
+    bench.state(run, unconfirmed(one, hold="person"))
+    assert met(bench, run, intent(two))[0].meeting == "adopt"
+    outcome = bench.pass_over(run, ("k", "2"), "z", again=True)
+    assert (outcome.changed_kept, outcome.changed_unfinished) == (1, 0)
+    assert (bench.row("k")["hold"], bench.row("k")["generation"]) == ("elsewhere", 0)
+    return run, one, two
+
+
+def test_an_input_waits_for_what_comes_of_the_obligation_in_other_hands(bench: Bench) -> None:
+    run, one, two = taken_over(bench)
+    bench.state(run, done(two))
+    (again,) = claim(bench, run)
+    assert (again.id, again.value) == (one.id, "1")
+    assert met(bench, run, intent(again))[0].meeting == "adopt"
+    bench.state(run, fact(again, State.SUCCEEDED, lineage=(("b", "1"),)))
+    assert (bench.row("k")["input_changed"], bench.row("k")["succeeded_generation"]) == (1, 0)
+
+
+def test_nothing_of_the_old_input_is_sent_once_the_other_knows_that_nothing_was(bench: Bench) -> None:
+    run, one, two = taken_over(bench)
+    bench.state(run, unconfirmed(two, ABSENT, hold="person"))
+    (again,) = claim(bench, run)
+    assert (again.id, again.value) == (one.id, "1")
+    renewed(bench, run, intent(again))
+
+
+def test_nor_is_the_new_one_taken_while_it_is_open_in_other_hands(bench: Bench) -> None:
+    run, one, two = taken_over(bench)
+    wish = ClaimWish(10, 1 << 20, effects=True, only=(one.id,), asked=True)
+    (again,) = bench.write(run, wishes=[wish]).claimed[0]
+    assert met(bench, run, intent(again))[0].meeting == "wait"
+    assert bench.write(run, facts=[given_back(again)]).renewed == set()
+    assert bench.row("k")["generation"] == 0
+    bench.state(run, done(two))
+
+
+def test_an_edited_key_does_not_make_it_go_round_in_circles(bench: Bench) -> None:
+    run, one, two = taken_over(bench)
+    wish = ClaimWish(10, 1 << 20, effects=True, only=(one.id,), asked=True)
+    (again,) = bench.write(run, wishes=[wish]).claimed[0]
+    assert met(bench, run, intent(again, "ow1-other"))[0].meeting == "other key"
+    bench.state(run, given_back(again), done(two))
+
+
+def test_a_correction_waits_for_it_too(bench: Bench) -> None:
+    run, one, two = taken_over(bench)
+    wish = ClaimWish(10, 1 << 20, effects=True, only=(one.id,), asked=True)
+    (again,) = bench.write(run, wishes=[wish]).claimed[0]
+    bench.pass_over(run, ("k", "1"), "z", again=True)
+    bench.state(run, quarantined(again))
+    bench.stores.desk().correct(1, [(one.id, "3")], Choice("release", "clerk", TODAY))
+    assert (bench.row("k")["generation"], bench.row("k")["input_changed"]) == (0, 1)
+    bench.state(run, done(two))
+
+
+def test_what_was_sent_at_an_earlier_step_holds_though_another_has_adopted_it(bench: Bench) -> None:
+    """The input 1 goes on to its end, since the first of two effects was sent for it."""
+    run = bench.start(("k", "1"), "z")
+    one, two = claim(bench, run)
+    met(bench, run, intent(one))
+    bench.state(run, going_on(one, CONFIRMED, receipt="7"))
+    assert met(bench, run, intent(two))[0].meeting == "adopt"
+    second = intent(one, "ow1-y")
+    assert second.effect is not None
+    met(bench, run, second)
+    bench.pass_over(run, ("k", "2"), "z", again=True)
+    assert bench.write(run, facts=[going_on(one, INTENDED, "ow1-y", asks=1)]).renewed == set()
+    bench.state(run, fact(two, State.SUCCEEDED, lineage=(("b", "1"),)))
+    assert bench.write(run, facts=[fact(one, State.PENDING, effect=about(ABSENT, "ow1-y"))]).renewed == set()
+    (again,) = claim(bench, run)
+    assert bench.write(run, facts=[intent(again, "ow1-y")]).renewed == set()
+    assert again.value == "1"

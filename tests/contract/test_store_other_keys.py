@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from store_conformance import Bench, given_back
-from test_store_ledger import ABSENT, CONFIRMED, FILING, claim, done, intent, met, retried, unconfirmed_of
+from typing import Any
 
-from onward.model import Claimed
+import pytest
+from store_conformance import Bench, given_back
+from test_store_ledger import (
+    ABSENT,
+    CONFIRMED,
+    FILING,
+    another_job,
+    begin,
+    claim,
+    done,
+    intent,
+    met,
+    retried,
+    unconfirmed,
+    unconfirmed_of,
+)
+
+from onward.model import Claimed, Met
 from onward.ports.desk import Choice
 from onward.ports.work import OtherKey
 
@@ -80,3 +96,80 @@ def test_obligations_under_keys_of_other_fields_are_told_at_the_start(bench: Ben
         OtherKey(FILING, ("id",), ("id", "revision"), 1)
     ]
     assert bench.begin(effects=(*EFFECTS, ("late-fee", ())), key_fields={"late-fee": ("id",)}).other_keys == []
+
+
+def adopt(bench: Bench, one: Claimed, outcome: Any = None) -> Any:
+    """A record of another job takes the obligation over, and (given `outcome`) states that of it."""
+    with another_job(bench, "z") as (run, store):
+        (two,) = claim(bench, run, store)
+        assert met(bench, run, intent(two), store=store)[0].meeting == "adopt"
+        bench.state(run, outcome(two) if outcome is not None else given_back(two), store=store)
+        store.end_run(run, 0, "done")
+        return two
+
+
+def test_nor_what_another_job_has_adopted_since(bench: Bench) -> None:
+    run, again = rerun(bench)
+    two = adopt(bench, again)
+    (told,) = met(bench, run, intent(again, "ow1-other"))
+    assert (told.meeting, told.entry.key, told.entry.record) == ("other key", "ow1-x", two.id)
+    bench.state(run, given_back(again))
+    (once_more,) = claim(bench, run)
+    assert met(bench, run, intent(once_more))[0].meeting == "adopt"
+
+
+def test_another_input_may_owe_another_though_the_first_was_adopted(bench: Bench) -> None:
+    run, again = rerun(bench, "2")
+    adopt(bench, again)
+    assert met(bench, run, intent(again, "ow1-other"))[0].meeting == "go"
+
+
+def test_nor_does_the_adopter_send_it_again(bench: Bench) -> None:
+    run, again = rerun(bench)
+    two = adopt(bench, again, lambda two: done(two))
+    assert met(bench, run, intent(again))[0].meeting == "adopt", "the first has it back"
+    other = bench.another()
+    bench.stores.desk().decide(2, Choice("rerun", "clerk", {"b": "2"}, records=[two.id]))
+    number = begin(bench, other, job="other", location="other.jsonl")
+    (two,) = claim(bench, number, other)
+    assert met(bench, number, intent(two, "ow1-other"), store=other)[0].meeting == "other key"
+
+
+def test_nor_one_that_never_heard_what_came_of_it(bench: Bench) -> None:
+    """Of its first generation still: no claim brings it what has become of the obligation."""
+    run = bench.start(("k", "1"))
+    (one,) = claim(bench, run)
+    met(bench, run, intent(one))
+    bench.state(run, unconfirmed(one, hold="person"))
+    adopt(bench, one, lambda two: done(two))
+    (again,) = claim(bench, run)
+    assert (again.id, again.generation, again.entries) == (one.id, 0, {})
+    assert met(bench, run, intent(again, "ow1-other"))[0].meeting == "other key"
+
+
+@pytest.mark.parametrize("fields", ["id", "revision"])
+def test_whose_obligations_were_adopted_is_told_at_the_start_too(bench: Bench, fields: str) -> None:
+    run = bench.start("a", key_fields={FILING: ("id",)})
+    (a,) = claim(bench, run)
+    with_fields = intent(a)
+    assert with_fields.effect is not None
+    with_fields.effect.fields = ("id",)
+    met(bench, run, with_fields)
+    bench.state(run, done(a))
+    adopted = adopt_with_fields(bench)
+    expected = [] if fields == "id" else [OtherKey(FILING, ("id",), (fields,), 1)]
+    assert bench.begin(effects=EFFECTS, key_fields={FILING: (fields,)}).other_keys == expected
+    store = bench.another()
+    there = bench.begin(store, job="other", location="other.jsonl", effects=EFFECTS, key_fields={FILING: (fields,)})
+    assert (there.other_keys, adopted.meeting) == (expected, "adopt")
+
+
+def adopt_with_fields(bench: Bench) -> Met:
+    with another_job(bench, "z") as (run, store):
+        (two,) = claim(bench, run, store)
+        made = intent(two)
+        assert made.effect is not None
+        made.effect.fields = ("id",)
+        (told,) = met(bench, run, made, store=store)
+        bench.state(run, given_back(two), store=store)
+        return told

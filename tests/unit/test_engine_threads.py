@@ -57,9 +57,34 @@ def test_results_and_errors_come_back() -> None:
             await threads.call(lambda: 1 // 0, [], {})
         with pytest.raises(SystemExit):
             await threads.call(_raise(SystemExit(3)), [], {})
-        for error in (StopIteration, GeneratorExit):
+        for error in (StopIteration, GeneratorExit, asyncio.CancelledError):
             with pytest.raises(RuntimeError, match=error.__name__):
                 await threads.call(_raise(error()), [], {})
+
+    running(act)
+
+
+def test_a_call_to_its_end_that_cancels_itself_has_ended() -> None:
+    """As code does that runs a loop of its own: the caller is not cancelled, and does not wait for ever."""
+    began, release = threading.Event(), threading.Event()
+
+    def cancels_itself() -> None:
+        began.set()
+        release.wait(10)
+        raise asyncio.CancelledError
+
+    async def act(threads: Threads) -> None:
+        for cut in (False, True):
+            began.clear()
+            release.clear()
+            call = asyncio.ensure_future(threads.call(cancels_itself, [], {}, to_the_end=True))
+            await until(began.is_set)
+            if cut:
+                call.cancel()
+                await asyncio.sleep(0)
+            release.set()
+            with pytest.raises(RuntimeError, match="CancelledError"):
+                await call
 
     running(act)
 

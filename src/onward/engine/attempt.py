@@ -382,9 +382,16 @@ def _counted(fact: Fact, step: StepPlan) -> Fact:
     return fact
 
 
-def part_of(payload: str, parameter: str) -> str | None:
-    """One of the inputs that a default payload is made of, as JSON text."""
-    return dumps(loads(payload)[parameter])
+def part_of(payload: str, parameter: str) -> str:
+    """One of the inputs that a default payload is made of, as JSON text.
+
+    Raises StaleCheckpoint where it was made of others: a parameter has another name by now, or is new.
+    """
+    parts = loads(payload)
+    if not isinstance(parts, dict) or parameter not in parts:
+        made_of = f"the parameters {', '.join(parts)}" if isinstance(parts, dict) else "something else"
+        raise StaleCheckpoint("the payload", f"it was frozen of {made_of} and holds nothing for {parameter!r}")
+    return dumps(parts[parameter])
 
 
 def _nobody_waits() -> None:

@@ -15,6 +15,9 @@ from onward.errors import is_out_of_memory
 
 _Work = tuple[asyncio.Future[Any], Callable[..., Any], Sequence[Any], Mapping[str, Any], contextvars.Context, bool]
 
+_MEAN_SOMETHING_ELSE = (StopIteration, GeneratorExit, asyncio.CancelledError)
+"""To who awaits: a call that raises CancelledError, of a loop of its own, is not the caller's being cancelled."""
+
 
 class Threads:
     """Threads are made when needed and reused; there are never more than calls at the same time."""
@@ -112,7 +115,7 @@ class Threads:
             return
         if error is None:
             future.set_result(result)
-        elif isinstance(error, StopIteration | GeneratorExit):  # which mean something else to who awaits
+        elif isinstance(error, _MEAN_SOMETHING_ELSE):
             future.set_exception(RuntimeError(f"the step raised {type(error).__name__}"))
         else:
             future.set_exception(error)

@@ -19,6 +19,7 @@ from onward.store.sqlite.change import Change
 
 WAITS = "waits", "input"  # the counter of unfinished records whose changed input waits
 NOT_THERE = "asked about and not there: nothing is sent, for its input has changed"
+NOT_BEGUN = "what it owed was not sent: nothing is, for its input has changed"
 SETTLED = "nothing of its old input was sent, or it cannot go on with it: it takes the input that waited"
 KEPT = "its input changed while an effect is open: it keeps the old one until that is settled"
 
@@ -85,12 +86,12 @@ def some_wait(change: Change) -> bool:
 
 def withdrawn(change: Change, facts: Sequence[Fact]) -> tuple[Sequence[Fact], set[tuple[int, int]]]:
     """The facts, but for those that would send something for an input that another one waits to replace, though
-    nothing of it was sent: these give their records back. And (record, fence) of them."""
-    again = [fact for fact in facts if _sends_after_asking(fact)]
-    if not again:
-        return facts, set()
-    found = set(change.array("not_to_be_sent", [[fact.record] for fact in again]))
-    those = {(fact.record, fact.fence) for fact in again if fact.record in found}
+    nothing of it was sent, by whoever has taken it over: these give their records back. And (record, fence) of them."""
+    again = [[fact.record] for fact in facts if _sends_after_asking(fact)]
+    first = [[fact.record, _places(fact.effect)] for fact in facts if fact.effect and fact.effect.payload is not None]
+    found = set(change.array("not_to_be_sent", again) if again else [])
+    found.update(change.array("not_to_be_begun", first) if first else [])
+    those = {(fact.record, fact.fence) for fact in facts if fact.record in found}
     return [_given_back(fact) if (fact.record, fact.fence) in those else fact for fact in facts], those
 
 
@@ -100,11 +101,22 @@ def _sends_after_asking(fact: Fact) -> bool:
 
 
 def _given_back(fact: Fact) -> Fact:
-    assert fact.effect is not None
-    absent = EffectFact(fact.effect.name, fact.effect.key, EntryState.ABSENT)
+    effect = fact.effect
+    assert effect is not None
+    begun = effect.payload is None
     return replace(
-        fact, state=State.PENDING, started=False, effect=absent, event="record_reset", reason=NOT_THERE, hold=None
+        fact,
+        state=State.PENDING,
+        started=False,
+        effect=EffectFact(effect.name, effect.key, EntryState.ABSENT) if begun else None,
+        event="record_reset",
+        reason=NOT_THERE if begun else NOT_BEGUN,
+        hold=None,
     )
+
+
+def _places(effect: EffectFact) -> list[tuple[str, str]]:
+    return [(effect.name, effect.key), *effect.former]
 
 
 def take(change: Change, records: Sequence[int]) -> set[int]:

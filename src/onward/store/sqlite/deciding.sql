@@ -102,6 +102,7 @@ JOIN inputs i ON i.record = r.id AND i.generation = (
 -- name: open_among
 SELECT json_group_array(r.id) FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value
 WHERE EXISTS (SELECT 1 FROM effects e WHERE e.record = r.id AND e.state IN ('intended', 'unknown', 'sent'))
+  OR EXISTS (SELECT 1 FROM awaits a WHERE a.record = r.id)
 
 -- name: corrected_inputs
 INSERT OR REPLACE INTO inputs (record, generation, hash, value, source_hash)

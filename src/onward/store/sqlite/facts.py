@@ -66,7 +66,7 @@ def apply(change: Change, facts: Sequence[Fact], lineages: dict[object, int], li
 
 
 def _is_new(fact: Fact, met: Holds) -> bool:
-    return (fact.record, fact.fence) in met and met[fact.record, fact.fence].meeting == "go"
+    return (fact.record, fact.fence) in met and met[fact.record, fact.fence].meeting in ("go", "adopt")
 
 
 def _key_fields(fact: Fact) -> str:

@@ -98,9 +98,9 @@ class _Intents:
         of it is another now: the effect's key= has changed, and no input has."""
         rows = [[fact.record, fact.generation, _names(fact)] for fact in intents]
         owed: dict[int, list[Entry]] = {}
-        for row in self._change.array("owed_for_the_same_input", rows) if rows else []:
-            entry = _entry(row, self._change.now)
-            owed.setdefault(entry.record, []).append(entry)
+        for block in ("owed_for_the_same_input", "owed_through_others") if rows else ():
+            for record, *row in self._change.array(block, rows):
+                owed.setdefault(record, []).append(_entry(row, self._change.now))
         intents = [fact for fact in intents if fact.record in owed]
         places = [[*place] for fact in intents for place in _places(fact)]
         known = {(row[0], row[1]) for row in self._change.array("entries", places) if row[2] != EntryState.ABSENT}
@@ -116,8 +116,9 @@ class _Intents:
         self._superseding: list[list[Any]] = []
         self._taking: list[list[Any]] = []
         self._bereaved: list[list[Any]] = []
+        self._owed: list[list[Any]] = []
         met = {(fact.record, fact.fence): self._meet(fact, places[fact.record]) for fact in intents}
-        for block, rows in (("supersede", self._superseding), ("take", self._taking)):
+        for block, rows in (("supersede", self._superseding), ("take", self._taking), ("note_owed", self._owed)):
             if rows:
                 self._change.execute(block, rows)
         if self._taking and (self._bereaved or self._change.rows("some_await")):
@@ -146,6 +147,8 @@ class _Intents:
         elif what in ("go on", "adopt"):
             self._taking.append(_intent_row(fact, place))
             adopted = what == "adopt"
+            if adopted:
+                self._owed.append([*place, entry.record, entry.generation])
             if adopted and entry.state is not EntryState.CONFIRMED:
                 self._bereaved.append([*place, entry.record])
             lost_sight = adopted and entry.state is EntryState.INTENDED
@@ -225,8 +228,9 @@ def fields_text(fields: Sequence[str]) -> str:
 
 
 def _may_be_owed(fact: Fact) -> bool:
-    """Whether its record may have an entry that no claim has brought: of an older generation, or by a former name."""
-    return fact.generation > 0 or (fact.effect is not None and bool(fact.effect.former))
+    """Whether its record may have an entry that no claim has brought: of an older generation, by a former name, or one
+    that another record has taken over since it was first claimed."""
+    return fact.generation > 0 or fact.fence > 1 or (fact.effect is not None and bool(fact.effect.former))
 
 
 def _places(fact: Fact) -> list[Place]:

@@ -73,7 +73,7 @@ FROM json_each(:rows) j CROSS JOIN effects e ON e.record = j.value
 
 -- What these records owe or have done under these names, each with the input that it has now.
 -- name: owed_for_the_same_input
-SELECT json_group_array(json_array(e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
+SELECT json_group_array(json_array(j.value ->> 0, e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
     e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at,
     CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END))
 FROM json_each(:rows) j CROSS JOIN effects e ON e.record = j.value ->> 0
@@ -81,6 +81,23 @@ WHERE e.state <> 'absent' AND e.name IN (SELECT value FROM json_each(j.value, '$
   AND (SELECT hash FROM inputs i WHERE i.record = e.record AND i.generation <= e.generation ORDER BY i.generation DESC LIMIT 1)
     = (SELECT hash FROM inputs i WHERE i.record = e.record AND i.generation <= j.value ->> 1
        ORDER BY i.generation DESC LIMIT 1)
+
+-- And what they owed until another record took it over.
+-- name: owed_through_others
+SELECT json_group_array(json_array(j.value ->> 0, e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
+    e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at,
+    CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END))
+FROM json_each(:rows) j CROSS JOIN owed o ON o.record = j.value ->> 0
+CROSS JOIN effects e ON e.name = o.name AND e.key = o.key
+WHERE e.state <> 'absent' AND o.name IN (SELECT value FROM json_each(j.value, '$[2]'))
+  AND (SELECT hash FROM inputs i WHERE i.record = o.record AND i.generation <= o.generation ORDER BY i.generation DESC LIMIT 1)
+    = (SELECT hash FROM inputs i WHERE i.record = o.record AND i.generation <= j.value ->> 1
+       ORDER BY i.generation DESC LIMIT 1)
+
+-- Rows of name, key, and the record and generation that an obligation was adopted from.
+-- name: note_owed
+INSERT OR IGNORE INTO owed (name, key, record, generation)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(:rows)
 
 -- name: not_theirs
 SELECT json_group_array(json_array(f.value ->> 2, f.value ->> 3)) FROM json_each(:rows) f
@@ -99,9 +116,14 @@ SELECT DISTINCT c.name FROM instances i JOIN counts c ON c.instance = i.id
 WHERE i.job = :job AND c.what = 'key' AND c.n > 0
 
 -- name: under_other_fields
-SELECT e.fields, count(*) FROM effects e JOIN records r ON r.id = e.record JOIN instances i ON i.id = r.instance
-WHERE e.name = :name AND e.fields <> :fields AND e.state <> 'absent' AND i.job = :job
-GROUP BY e.fields ORDER BY e.fields
+SELECT fields, count(*) FROM (
+    SELECT e.key, e.fields FROM effects e JOIN records r ON r.id = e.record JOIN instances i ON i.id = r.instance
+    WHERE e.name = :name AND e.fields <> :fields AND e.state <> 'absent' AND i.job = :job
+    UNION
+    SELECT e.key, e.fields FROM owed o JOIN effects e ON e.name = o.name AND e.key = o.key
+    JOIN records r ON r.id = o.record JOIN instances i ON i.id = r.instance
+    WHERE o.name = :name AND e.fields <> :fields AND e.state <> 'absent' AND i.job = :job)
+GROUP BY fields ORDER BY fields
 
 -- name: open_under_name
 SELECT count(*) FROM effects e JOIN records r ON r.id = e.record JOIN instances i ON i.id = r.instance

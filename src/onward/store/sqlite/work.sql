@@ -276,8 +276,9 @@ FROM json_each(:rows)
 -- name: presented
 SELECT json_group_array(json_array(j.key, r.id, r.pass, r.position, r.state, r.generation, r.vanished,
     r.input_changed, r.lineage,
-    r.state <> 'succeeded' AND r.fence > 0 AND EXISTS (
-        SELECT 1 FROM effects e WHERE e.record = r.id AND e.state IN ('intended', 'unknown', 'sent')),
+    r.state <> 'succeeded' AND r.fence > 0 AND (EXISTS (
+        SELECT 1 FROM effects e WHERE e.record = r.id AND e.state IN ('intended', 'unknown', 'sent'))
+        OR EXISTS (SELECT 1 FROM awaits a WHERE a.record = r.id)),
     json((SELECT json_array(hash, source_hash) FROM inputs i WHERE i.record = r.id ORDER BY i.generation DESC LIMIT 1)),
     json((SELECT json_array(hash, source_hash) FROM inputs i WHERE i.record = r.id AND i.generation <= r.generation
           ORDER BY i.generation DESC LIMIT 1))))
@@ -301,15 +302,27 @@ SELECT 1 FROM counts WHERE instance = :instance AND what = 'waits' AND name = 'i
 -- name: not_to_be_sent
 SELECT json_group_array(r.id) FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value ->> 0
 WHERE r.input_changed = 1 AND NOT EXISTS (
-    SELECT 1 FROM effects e WHERE e.record = r.id AND e.generation = r.generation AND e.state IN ('sent', 'confirmed'))
+    SELECT 1 FROM sent_for s WHERE s.record = r.id AND s.generation = r.generation)
+
+-- So for first intents, rows of record and [[name, key], …]: what another has done meanwhile is adopted, and not sent.
+-- name: not_to_be_begun
+SELECT json_group_array(r.id) FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value ->> 0
+WHERE r.input_changed = 1 AND NOT EXISTS (
+    SELECT 1 FROM sent_for s WHERE s.record = r.id AND s.generation = r.generation)
+  AND NOT EXISTS (
+    SELECT 1 FROM json_each(j.value, '$[1]') p CROSS JOIN effects e ON e.name = p.value ->> 0 AND e.key = p.value ->> 1
+    WHERE e.state <> 'absent')
+  AND NOT EXISTS (SELECT 1 FROM effects e WHERE e.record = r.id AND e.state IN ('intended', 'unknown', 'sent'))
+  AND NOT EXISTS (SELECT 1 FROM awaits w WHERE w.record = r.id)
 
 -- name: due_to_take
 SELECT json_group_array(json_array(r.id, r.state, r.vanished))
 FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value ->> 0
 WHERE r.input_changed = 1 AND r.state IN ('pending', 'failed', 'quarantined')
   AND NOT EXISTS (SELECT 1 FROM effects e WHERE e.record = r.id AND e.state IN ('intended', 'unknown', 'sent'))
+  AND NOT EXISTS (SELECT 1 FROM awaits a WHERE a.record = r.id)
   AND (r.state <> 'pending' OR r.hold IS 'stale' OR NOT EXISTS (
-      SELECT 1 FROM effects e WHERE e.record = r.id AND e.generation = r.generation AND e.state = 'confirmed'))
+      SELECT 1 FROM sent_for s WHERE s.record = r.id AND s.generation = r.generation AND s.state = 'confirmed'))
 
 -- name: without_another
 SELECT json_group_array(r.id) FROM json_each(:rows) j CROSS JOIN records r ON r.id = j.value ->> 0

@@ -299,6 +299,23 @@ CREATE TABLE awaits (
 ) WITHOUT ROWID;
 CREATE INDEX awaits_by_record ON awaits (record);
 
+-- Whose obligations another record has taken over, also of those that are settled: what they have owed for an input they
+-- do not owe once more under another key.
+CREATE TABLE owed (
+    record     INTEGER NOT NULL,
+    name       TEXT NOT NULL,
+    key        TEXT NOT NULL,
+    generation INTEGER NOT NULL,
+    PRIMARY KEY (record, name, key, generation)
+) WITHOUT ROWID;
+
+-- What is known to be sent for which input, whoever answers for it by now.
+CREATE VIEW sent_for AS
+SELECT record, generation, state FROM effects WHERE state IN ('sent', 'confirmed')
+UNION ALL
+SELECT o.record, o.generation, e.state FROM owed o CROSS JOIN effects e ON e.name = o.name AND e.key = o.key
+WHERE e.state IN ('sent', 'confirmed');
+
 -- What is to be said of records that are set aside. One that is unconfirmed need not have failed: its newest failure
 -- counts only if it is that of its newest send or of a question about it, and without one it is said what it waits for.
 -- A death has left no failure; one is told by the record's count, or, where that run was told to stop, by its row.
