@@ -186,7 +186,7 @@ ABOUT_PROBES = (
         "settle-not-waited-for",
         "a lookup that lags behind is believed as soon as the deadline has passed",
         "policy/effects.py",
-        (("entry.intended_at + traits.deadline + traits.settle", "entry.intended_at + traits.deadline"),),
+        (("return ended_by + traits.settle", "return ended_by"),),
         (POLICY, "-k", "believed_only_after or newest_send"),
     ),
     Defect(

@@ -174,6 +174,7 @@ class SqliteWorkStore:
         """What was given up on may be asked about once its call has returned, or its process has died."""
         ended = [run for run in change.array("given_up_calls") if not self._locks.is_held(run)]
         if ended:
+            change.execute("given_up_calls_ended", ended)
             change.execute("ask_about_given_up", ended)
 
     def instance_of(self, run: int) -> int:
@@ -357,6 +358,7 @@ class SqliteWorkStore:
             put_back, started, suspects = self._held_by(change, other, death)
             chain.tell(change, change.stream("held_by_dead", run=other, reason=reason), run=other)
             chain.end(change, other, ended, {"exit_code": None, "found_by": run})
+            change.execute("calls_of_dead_ended", run=other)
             change.execute("put_back_dead", run=other, death=death, to_suspect=DEATHS_TO_SUSPECT)
             dead.append(DeadRun(other, told is not None, put_back, started, suspects))
         return dead, living
