@@ -11,7 +11,7 @@ from onward.policy.pace import LONGEST_WAIT
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 300.0
 UNDECODABLE = "undecodable"  # held back: its effect is open, and what is stored of it no longer decodes
-SENDING = "sending"  # held back: its call was cut and may go on for as long as its run's sign of life is there
+SENDING = "sending"  # held back: its call was not heard to end, and may go on while its run's sign of life is there
 OnUnknown = Literal["hold", "resend"]
 What = Literal["prepare", "probe", "send", "confirm", "finish", "ask later", "wait for a person"]
 

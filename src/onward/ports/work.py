@@ -15,7 +15,8 @@ class RunStart:
     """What a run says of itself when it begins. `location`: None when it will not feed, nor look at its input.
     `effects`: the ledger names that its job declares, each with those that it had before. `asks_only`: it is no "next
     run", but asks about effects, and leaves all else as it is. `gates`: the names of its groups. `key_fields`: what
-    the keys of its effects are made of, by ledger name."""
+    the keys of its effects are made of, by ledger name; `deduped`: the ledger names of those whose far side knows a key
+    for ever, so that a send may be repeated while another one goes on."""
 
     job: str
     instance: str
@@ -29,6 +30,7 @@ class RunStart:
     asks_only: bool = False
     gates: tuple[str, ...] = ()
     key_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    deduped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,8 @@ class WorkStore(Protocol):
         """Prolong the run's lease; False when it was taken over."""
 
     def take_over(self, run: int) -> list[DeadRun]:
-        """Put back the records of dead runs of this run's instance."""
+        """Put back the records of dead runs of this run's instance. Where a lease has run out in a process that lives,
+        records that it may be sending for are held back until `sends_ended` there, or its death."""
 
     def note_stop(self, run: int, reason: str) -> None:
         """Record that the run was told to stop: its death from now on makes nobody a suspect."""

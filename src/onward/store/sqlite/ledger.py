@@ -70,9 +70,9 @@ def entries_of(change: Change, records: Sequence[int]) -> dict[int, list[Entry]]
     return found
 
 
-def may_be_sending(state: str, hold: str | None, entry: str | None) -> bool:
-    """Whether the call of a record's entry was given up on before it ended, and goes on if its process lives."""
-    return state == State.UNCONFIRMED and hold is not None and entry == EntryState.INTENDED
+def may_be_sending(state: str, entry: str | None) -> bool:
+    """Whether the call of a record's entry was not heard to end, and goes on if the process of its run lives."""
+    return state in (State.IN_PROGRESS, State.UNCONFIRMED) and entry == EntryState.INTENDED
 
 
 class _Intents:
@@ -188,7 +188,8 @@ class _Intents:
             in_good_hands = state in OPEN and not vanished and hold is None and self._is_alive(instance)
             origin_job = f"{job} ({name})" if name else job
             origin = f"record {plain_key(record_key)} of {origin_job}"
-            sending = may_be_sending(state, hold, entry.state) and self._living.process_of(sent_by)
+            may_be = may_be_sending(state, entry.state) and not in_good_hands
+            sending = may_be and self._living.process_of(sent_by)
             known[entry.name, entry.key] = entry, in_good_hands, sending, origin, origin_job
         return known
 

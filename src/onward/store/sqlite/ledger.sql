@@ -137,7 +137,7 @@ WHERE state = 'intended' AND run = :run AND record IN (
     SELECT id FROM records WHERE state <> 'succeeded' AND instance = :instance AND state = 'in_progress' AND run = :run)
 
 -- name: ask_about_given_up
-UPDATE records SET hold = NULL, not_before = 0
+UPDATE records SET hold = CASE WHEN deaths >= :to_suspect OR solo_deaths > 0 THEN 'suspect' END, not_before = 0
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1)
   AND hold IN ('person', 'sending')
   AND EXISTS (SELECT 1 FROM effects e WHERE e.record = records.id AND e.state = 'intended'
