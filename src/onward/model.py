@@ -183,7 +183,8 @@ class Entry:
 
     `record` is the one that answers for it, in its `generation`; `fence` that of its newest intent, made `intended_at`;
     `first_at`: when the first was; `ask_at`: not to be asked about before; `asks`: questions without an answer.
-    `origin`: whose it was before it was adopted, in words; `origin_job`: the job that had made it, with its instance.
+    `origin`: whose it was before it was adopted, in words; `origin_job`: the job that had made it, with its instance;
+    `ended_at`: when it was seen that the call under its newest intent had ended without an answer.
     """
 
     name: str
@@ -202,6 +203,7 @@ class Entry:
     sent_at: float | None = None
     origin: str | None = None
     origin_job: str | None = None
+    ended_at: float | None = None
 
 
 @dataclass(slots=True)

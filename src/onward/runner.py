@@ -21,6 +21,7 @@ from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.models import caps_of, refuse_both_modes
 from onward.job.place import whole_path
+from onward.job.plan import Plan
 from onward.model import RunResult, StepVersion
 from onward.ports.desk import Desk
 from onward.ports.sink import Sink
@@ -204,6 +205,7 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
                 effects=tuple((step.effect.name, step.effect.formerly) for step in plan.steps if step.effect),
                 asks_only=asks_only,
                 batch_models=tuple((one.name, one.place, one.path) for one in plan.models if one.batching is not None),
+                deduped=_deduped(plan),
                 key_fields={step.effect.name: step.effect.fields for step in plan.steps if step.effect},
             )
         )
@@ -212,6 +214,12 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
         raise
     parts = job, binding, options, plan, source, store, begun, shown_place(url), SystemClock(), caps
     return await Session(*parts).work()
+
+
+def _deduped(plan: Plan) -> tuple[str, ...]:
+    effects = [step.effect for step in plan.steps if step.effect]
+    kept = [effect for effect in effects if effect.traits.keyed and effect.traits.expires is None]
+    return tuple(name for effect in kept for name in (effect.name, *effect.formerly))
 
 
 def _refuse_missing_input(source: Source, url: str, job: str, instance: str) -> None:

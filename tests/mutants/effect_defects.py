@@ -186,7 +186,7 @@ ABOUT_PROBES = (
         "settle-not-waited-for",
         "a lookup that lags behind is believed as soon as the deadline has passed",
         "policy/effects.py",
-        (("entry.intended_at + traits.deadline + traits.settle", "entry.intended_at + traits.deadline"),),
+        (("return ended_by + traits.settle", "return ended_by"),),
         (POLICY, "-k", "believed_only_after or newest_send"),
     ),
     Defect(
@@ -452,17 +452,38 @@ NEWEST = (
         "store/sqlite/ledger.py",
         (
             (
-                "sending = may_be_sending(state, hold, entry.state) and self._living.process_of(sent_by)",
+                "sending = may_be and self._living.process_of(sent_by)",
                 "sending = False",
             ),
         ),
         (LEDGER, "-k", "given_up_is_waited_for"),
     ),
     Defect(
+        "lapsed-call-not-waited-for",
+        "a run whose lease has run out is taken for dead, and asked about while its process goes on sending",
+        "store/sqlite/work.py",
+        (("lives = self._locks.is_held(other)", "lives = False"),),
+        ("tests/contract/test_store_lapsed_calls.py", "-k", "waited_for"),
+    ),
+    Defect(
+        "death-not-noted",
+        "what a call that overran its deadline has sent is asked about as soon as its process has died",
+        "store/sqlite/work.py",
+        (('                change.execute("calls_of_dead_ended", run=other)\n', "                pass\n"),),
+        ("tests/contract/test_store_ended_calls.py", "-k", "buries"),
+    ),
+    Defect(
+        "return-not-noted",
+        "what a call has sent that was given up on is asked about as soon as its thread has returned",
+        "store/sqlite/work.py",
+        (('            change.execute("given_up_calls_ended", ended)\n', ""),),
+        ("tests/contract/test_store_ended_calls.py", "-k", "given_up or cut"),
+    ),
+    Defect(
         "not-sent-of-a-living-call",
         'a person may say "not sent" of a call that may still be sending',
         "store/sqlite/reconciling.py",
-        (("if self._word.receipt is None and may_be_sending(state, hold, entry) and", "if False and"),),
+        (("if self._word.receipt is None and may_be_sending(state, entry) and", "if False and"),),
         (WORDS, "-k", "may_still_be_sending"),
     ),
     Defect(

@@ -11,6 +11,7 @@ from onward.model import Entry, EntryState
 from onward.policy.effects import (
     Traits,
     asked_again_at,
+    asked_now,
     given_up,
     is_old,
     landed_by,
@@ -259,3 +260,12 @@ def test_an_intent_that_waited_long_for_its_send_is_made_anew(age: float, old: b
     waiting = entry(EntryState.INTENDED, age)
     assert time_to_send(PROBED, waiting, NOW) == pytest.approx(60.0 - age)
     assert is_old(PROBED, time_to_send(PROBED, waiting, NOW)) is old
+
+
+def test_what_ended_late_is_believed_to_be_absent_only_once_it_has_settled() -> None:
+    traits = Traits(has_probe=True, deadline=60, settle=30)
+    known = entry(EntryState.UNKNOWN, intended_at=NOW - 1000, ended_at=NOW - 10)
+    act = next_act(traits, known, 2, NOW)
+    assert (act.what, act.until) == ("ask later", NOW + 20)
+    assert next_act(traits, asked_now(traits, known), 2, NOW).what == "ask later", "a person's haste settles nothing"
+    assert next_act(traits, known, 2, NOW + 20).what == "probe"

@@ -83,7 +83,9 @@ def test_a_person_cannot_say_that_it_was_not_sent(run: Any, far: FarSide, tmp_pa
     cut_in_mid_send(run, far)
     store = str(tmp_path / "cut.db")
     (waiting,) = onward.status(run.job, store=store)["waiting"]
-    assert waiting["reason"] == "the end of a call that was cut and may still be sending, or of its process"
+    assert waiting["reason"] == (
+        "the end of a call that may still be sending, or of its process: one that is stopped for good, end it"
+    )
     with pytest.raises(UsageError, match="may still be sending"):
         onward.reconcile(run.job, "a", not_sent=True, store=store)
     found = onward.reconcile(run.job, store=store)

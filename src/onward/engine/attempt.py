@@ -315,6 +315,7 @@ class Attempt:
             ask_at=said.ask_at,
             fence=self.claimed.fence if again else entry.fence,
             intended_at=now if again else entry.intended_at,
+            ended_at=None if again else entry.ended_at,
             sent_at=entry.sent_at or (now if said.state is EntryState.SENT else None),
             origin=None if again else entry.origin,  # what is sent from now on is this record's own
             origin_job=None if again else entry.origin_job,

@@ -11,7 +11,7 @@ from onward.policy.pace import LONGEST_WAIT
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 300.0
 UNDECODABLE = "undecodable"  # held back: its effect is open, and what is stored of it no longer decodes
-SENDING = "sending"  # held back: its call was cut and may go on for as long as its run's sign of life is there
+SENDING = "sending"  # held back: its call was not heard to end, and may go on while its run's sign of life is there
 OnUnknown = Literal["hold", "resend"]
 What = Literal["prepare", "probe", "send", "confirm", "finish", "ask later", "wait for a person"]
 
@@ -136,8 +136,10 @@ def is_old(traits: Traits, time_left: float) -> bool:
 
 
 def landed_by(traits: Traits, entry: Entry) -> float:
-    """When a send under the newest intent can no longer land, if its call has ended by its deadline."""
-    return entry.intended_at + traits.deadline + traits.settle
+    """When a send under the newest intent can no longer land: its call had ended by its deadline, or at the latest when
+    its end was seen."""
+    ended_by = max(entry.intended_at + traits.deadline, entry.ended_at or 0.0)
+    return ended_by + traits.settle
 
 
 def asked_again_at(traits: Traits, entry: Entry, now: float, at_least: float = 0.0) -> float:

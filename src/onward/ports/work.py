@@ -17,7 +17,8 @@ class RunStart:
     `effects`: the ledger names that its job declares, each with those that it had before. `asks_only`: it is no "next
     run", but asks about effects, and leaves all else as it is. `gates`: the names of its groups. `key_fields`: what
     the keys of its effects are made of, by ledger name. `batch_models`: (name, place, path) of models asked in
-    batches."""
+    batches; `deduped`: the ledger names of effects whose far side knows a key for ever, so that a send may be repeated
+    while another one goes on."""
 
     job: str
     instance: str
@@ -32,6 +33,7 @@ class RunStart:
     gates: tuple[str, ...] = ()
     key_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     batch_models: tuple[tuple[str, str, str], ...] = ()
+    deduped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +216,8 @@ class WorkStore(Protocol):
         """Prolong the run's lease; False when it was taken over."""
 
     def take_over(self, run: int) -> list[DeadRun]:
-        """Put back the records of dead runs of this run's instance."""
+        """Put back the records of dead runs of this run's instance. Where a lease has run out in a process that lives,
+        records that it may be sending for are held back until `sends_ended` there, or its death."""
 
     def note_stop(self, run: int, reason: str) -> None:
         """Record that the run was told to stop: its death from now on makes nobody a suspect."""

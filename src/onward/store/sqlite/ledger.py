@@ -70,9 +70,9 @@ def entries_of(change: Change, records: Sequence[int]) -> dict[int, list[Entry]]
     return found
 
 
-def may_be_sending(state: str, hold: str | None, entry: str | None) -> bool:
-    """Whether the call of a record's entry was given up on before it ended, and goes on if its process lives."""
-    return state == State.UNCONFIRMED and hold is not None and entry == EntryState.INTENDED
+def may_be_sending(state: str, entry: str | None) -> bool:
+    """Whether the call of a record's entry was not heard to end, and goes on if the process of its run lives."""
+    return state in (State.IN_PROGRESS, State.UNCONFIRMED) and entry == EntryState.INTENDED
 
 
 class _Intents:
@@ -159,6 +159,7 @@ class _Intents:
                 origin=origin if adopted else None,
                 origin_job=origin_job if adopted else None,
                 state=EntryState.UNKNOWN if lost_sight else entry.state,
+                ended_at=entry.ended_at or (self._change.now if entry.state is EntryState.INTENDED else None),
             )
         if what in ("go", "go on", "adopt"):
             self._known[place] = entry, True, False, origin, origin_job
@@ -185,12 +186,13 @@ class _Intents:
     def _read(self, places: list[Place]) -> dict[Place, tuple[Entry, bool, bool, str, str]]:
         known = {}
         for row in self._change.array("entries", [list(place) for place in places]):
-            entry = _entry(row[:15], self._change.now)
-            state, vanished, hold, instance, record_key, job, name, sent_by = row[15:]
+            entry = _entry(row[:16], self._change.now)
+            state, vanished, hold, instance, record_key, job, name, sent_by = row[16:]
             in_good_hands = state in OPEN and not vanished and hold is None and self._is_alive(instance)
             origin_job = f"{job} ({name})" if name else job
             origin = f"record {plain_key(record_key)} of {origin_job}"
-            sending = may_be_sending(state, hold, entry.state) and self._living.process_of(sent_by)
+            may_be = may_be_sending(state, entry.state) and not in_good_hands
+            sending = may_be and self._living.process_of(sent_by)
             known[entry.name, entry.key] = entry, in_good_hands, sending, origin, origin_job
         return known
 
@@ -203,10 +205,11 @@ class _Intents:
 
 def _entry(row: list[Any], now: float) -> Entry:
     """An entry with its times by the wall clock of now. `row` ends with the seconds since the newest intent, None where
-    they were counted in an earlier boot: a clock that was set back since makes nothing younger."""
-    *row, elapsed = row
+    they were counted in an earlier boot: a clock that was set back since makes nothing younger; and with the moment
+    when the end of its call was seen."""
+    *row, elapsed, ended_at = row
     entry = Entry(*row)
-    entry.state = EntryState(entry.state)
+    entry.state, entry.ended_at = EntryState(entry.state), ended_at
     intended_at = min(entry.intended_at, now) if elapsed is None else now - elapsed
     entry.first_at -= max(entry.intended_at - intended_at, 0.0)
     entry.intended_at = intended_at

@@ -10,14 +10,18 @@ ON CONFLICT (name, key) DO NOTHING
 -- name: supersede
 UPDATE effects SET state = 'intended', payload = f.payload, payload_hash = f.payload_hash, receipt = NULL,
     record = f.record, generation = f.generation, fence = f.fence, run = :run, first_at = :now, intended_at = :now,
-    intended_steady = :steady, boot = :boot, ask_at = 0, asks = 0, sent_at = NULL, fields = f.fields
+    intended_steady = :steady, boot = :boot, ask_at = 0, asks = 0, sent_at = NULL, fields = f.fields,
+    ended_at = NULL, ended_steady = NULL, ended_boot = NULL
 FROM (SELECT value ->> 0 AS name, value ->> 1 AS key, value ->> 2 AS payload, value ->> 3 AS payload_hash,
              value ->> 4 AS record, value ->> 5 AS generation, value ->> 6 AS fence, value ->> 7 AS fields FROM json_each(:rows)) f
 WHERE effects.name = f.name AND effects.key = f.key AND effects.state = 'absent'
 
 -- name: take
 UPDATE effects SET record = f.record, generation = f.generation,
-    state = CASE WHEN state = 'intended' AND effects.record <> f.record THEN 'unknown' ELSE state END
+    state = CASE WHEN state = 'intended' AND effects.record <> f.record THEN 'unknown' ELSE state END,
+    ended_at = CASE WHEN state = 'intended' THEN coalesce(ended_at, :now) ELSE ended_at END,
+    ended_steady = CASE WHEN state = 'intended' AND ended_at IS NULL THEN :steady ELSE ended_steady END,
+    ended_boot = CASE WHEN state = 'intended' AND ended_at IS NULL THEN :boot ELSE ended_boot END
 FROM (SELECT value ->> 0 AS name, value ->> 1 AS key, value ->> 4 AS record, value ->> 5 AS generation
       FROM json_each(:rows)) f
 WHERE effects.name = f.name AND effects.key = f.key
@@ -46,36 +50,42 @@ DELETE FROM awaits WHERE (name, key) IN (SELECT value ->> 0, value ->> 1 FROM js
 
 -- name: intend_again
 UPDATE effects SET state = 'intended', fence = f.fence, run = :run, intended_at = :now, intended_steady = :steady,
-    boot = :boot, asks = f.asks
+    boot = :boot, asks = f.asks, ended_at = NULL, ended_steady = NULL, ended_boot = NULL
 FROM (SELECT value ->> 0 AS name, value ->> 1 AS key, value ->> 2 AS record, value ->> 3 AS fence, value ->> 6 AS asks
       FROM json_each(:rows)) f
 WHERE effects.name = f.name AND effects.key = f.key AND effects.record = f.record
 
 -- name: settle_entries
 UPDATE effects SET state = f.state, receipt = coalesce(f.receipt, effects.receipt), ask_at = f.ask_at, asks = f.asks,
-    sent_at = CASE WHEN f.state IN ('sent', 'confirmed') THEN coalesce(sent_at, :now) ELSE sent_at END
-FROM (SELECT value ->> 0 AS name, value ->> 1 AS key, value ->> 2 AS record, value ->> 4 AS state,
+    sent_at = CASE WHEN f.state IN ('sent', 'confirmed') THEN coalesce(sent_at, :now) ELSE sent_at END,
+    ended_at = iif(f.state = 'unknown' AND effects.state = 'intended' AND effects.fence = f.fence, :now, ended_at),
+    ended_steady = iif(f.state = 'unknown' AND effects.state = 'intended' AND effects.fence = f.fence, :steady, ended_steady),
+    ended_boot = iif(f.state = 'unknown' AND effects.state = 'intended' AND effects.fence = f.fence, :boot, ended_boot)
+FROM (SELECT value ->> 0 AS name, value ->> 1 AS key, value ->> 2 AS record, value ->> 3 AS fence, value ->> 4 AS state,
              value ->> 5 AS receipt, value ->> 6 AS asks, value ->> 7 AS ask_at FROM json_each(:rows)) f
 WHERE effects.name = f.name AND effects.key = f.key AND effects.record = f.record
 
 -- name: entries
 SELECT json_group_array(json_array(e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
     e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at,
-    CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END, o.state, o.vanished, o.hold, o.instance, o.key, i.job, i.name, e.run))
+    CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END,
+    CASE WHEN e.ended_boot = :boot THEN :now - max(:steady - e.ended_steady, 0) ELSE min(e.ended_at, :now) END, o.state, o.vanished, o.hold, o.instance, o.key, i.job, i.name, e.run))
 FROM json_each(:rows) j CROSS JOIN effects e ON e.name = j.value ->> 0 AND e.key = j.value ->> 1
 JOIN records o ON o.id = e.record JOIN instances i ON i.id = o.instance
 
 -- name: entries_of
 SELECT json_group_array(json_array(e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
     e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at,
-    CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END))
+    CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END,
+    CASE WHEN e.ended_boot = :boot THEN :now - max(:steady - e.ended_steady, 0) ELSE min(e.ended_at, :now) END))
 FROM json_each(:rows) j CROSS JOIN effects e ON e.record = j.value
 
 -- What these records owe or have done under these names, each with the input that it has now.
 -- name: owed_for_the_same_input
 SELECT json_group_array(json_array(j.value ->> 0, e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
     e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at,
-    CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END))
+    CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END,
+    CASE WHEN e.ended_boot = :boot THEN :now - max(:steady - e.ended_steady, 0) ELSE min(e.ended_at, :now) END))
 FROM json_each(:rows) j CROSS JOIN effects e ON e.record = j.value ->> 0
 WHERE e.state <> 'absent' AND e.name IN (SELECT value FROM json_each(j.value, '$[2]'))
   AND (SELECT hash FROM inputs i WHERE i.record = e.record AND i.generation <= e.generation ORDER BY i.generation DESC LIMIT 1)
@@ -135,8 +145,21 @@ SELECT json_group_array(DISTINCT e.run) FROM records r CROSS JOIN effects e ON e
 WHERE r.state <> 'succeeded' AND r.instance = :instance AND r.state = 'unconfirmed' AND r.vanished IN (0, 1)
   AND r.hold IN ('person', 'sending')
 
+-- name: given_up_calls_ended
+UPDATE effects SET ended_at = :now, ended_steady = :steady, ended_boot = :boot
+WHERE state = 'intended' AND run IN (SELECT value FROM json_each(:rows)) AND record IN (
+    SELECT id FROM records
+    WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1)
+      AND hold IN ('person', 'sending'))
+
+-- The process of a run that has died is gone, and with it the calls under its intents.
+-- name: calls_of_dead_ended
+UPDATE effects SET ended_at = :now, ended_steady = :steady, ended_boot = :boot
+WHERE state = 'intended' AND run = :run AND record IN (
+    SELECT id FROM records WHERE state <> 'succeeded' AND instance = :instance AND state = 'in_progress' AND run = :run)
+
 -- name: ask_about_given_up
-UPDATE records SET hold = NULL, not_before = 0
+UPDATE records SET hold = CASE WHEN deaths >= :to_suspect OR solo_deaths > 0 THEN 'suspect' END, not_before = 0
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1)
   AND hold IN ('person', 'sending')
   AND EXISTS (SELECT 1 FROM effects e WHERE e.record = records.id AND e.state = 'intended'

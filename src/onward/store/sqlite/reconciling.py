@@ -58,12 +58,12 @@ class _Word:
         found = self._change.rows("obligation", **self._where)
         if not found:
             return None
-        state, vanished, generation, at, hold, key, entry, run = found[0]
+        state, vanished, generation, at, key, entry, run = found[0]
         if state != State.UNCONFIRMED or entry not in OPEN:
             return None
-        if self._word.receipt is None and may_be_sending(state, hold, entry) and self._is_held(run):
+        if self._word.receipt is None and may_be_sending(state, entry) and self._is_held(run):
             raise UsageError(
-                f"the call for {plain_key(key)} may still be sending: the process of run {run}, which gave up on it, "
+                f"the call for {plain_key(key)} may still be sending: the process of run {run}, which made it, "
                 "is alive; wait until the call returns, or end that process, then decide; nothing was changed"
             )
         if self._word.dry_run:
@@ -163,8 +163,8 @@ def _choose(
             asked.elsewhere += 1
         elif state == State.IN_PROGRESS and run in alive:
             asked.busy += 1
-        elif may_be_sending(state, hold, entry) and is_held(sent_by):
-            asked.sending += 1  # its call was given up on, and may go on in a process that lives
+        elif may_be_sending(state, entry) and is_held(sent_by):
+            asked.sending += 1  # its end was not heard, and it may go on in a process that lives
         elif name is None or name in (asking.confirmed if entry == EntryState.SENT else asking.found_out):
             asked.records.append(record)
             noted.append((record, step))

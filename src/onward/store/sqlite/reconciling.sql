@@ -1,5 +1,5 @@
 -- name: obligation
-SELECT r.state, r.vanished, r.generation, r.step, r.hold, r.key, e.state, e.run
+SELECT r.state, r.vanished, r.generation, r.step, r.key, e.state, e.run
 FROM records r LEFT JOIN effects e ON e.name = :name AND e.key = :key AND e.record = r.id AND e.generation = r.generation
 WHERE r.id = :record AND r.instance = :instance
 

@@ -67,6 +67,7 @@ class SqliteWorkStore:
         self._identity = connection.identity_of(path)
         self._locks = RunLocks(path)
         self._instances: dict[int, int] = {}
+        self._deduped: dict[int, str] = {}
         self._lineages: dict[object, int] = {}
         self._living = ledger.Living(self._is_alive, self._locks.is_held)
         self.batches = batching.SqliteBatches(self._change_by, self._reading)
@@ -86,6 +87,7 @@ class SqliteWorkStore:
                 change.instance, change._common["instance"] = instance, instance
                 run = self._insert_run(change, start)
                 self._locks.hold(run)
+                self._deduped[run] = dumps(start.deduped)
                 begun = RunBegun(run, instance, new_instance, 0)
                 begun.other_keys = names.other_keys(change, start)
                 begun.dead_runs, begun.others = self._bury(change, run)
@@ -163,8 +165,8 @@ class SqliteWorkStore:
                 spending.bury(change, run)
                 change.execute("give_back", to_suspect=DEATHS_TO_SUSPECT)
                 head = chain.end(change, run, reason, {"exit_code": exit_code})
-                if run in change.array("given_up_calls"):
-                    self._sends_on.add(run)
+            if run in change.array("given_up_calls"):
+                self._sends_on.add(run)
         if run not in self._sends_on:
             self._locks.drop(run)
         return head
@@ -177,7 +179,8 @@ class SqliteWorkStore:
         """What was given up on may be asked about once its call has returned, or its process has died."""
         ended = [run for run in change.array("given_up_calls") if not self._locks.is_held(run)]
         if ended:
-            change.execute("ask_about_given_up", ended)
+            change.execute("given_up_calls_ended", ended)
+            change.execute("ask_about_given_up", ended, to_suspect=DEATHS_TO_SUSPECT)
 
     def instance_of(self, run: int) -> int:
         return self._instances[run]
@@ -359,11 +362,15 @@ class SqliteWorkStore:
             change.execute("end_run", run=other, exit_code=None, reason=ended)
             spending.bury(change, other)
             reason = "the run that held it died" if death else "the run that held it was told to stop"
-            put_back, started, suspects = self._held_by(change, other, death)
+            number, started, suspects = self._held_by(change, other, death)
             chain.tell(change, change.stream("held_by_dead", run=other, reason=reason), run=other)
             chain.end(change, other, ended, {"exit_code": None, "found_by": run})
-            change.execute("put_back_dead", run=other, death=death, to_suspect=DEATHS_TO_SUSPECT)
-            dead.append(DeadRun(other, told is not None, put_back, started, suspects))
+            lives = self._locks.is_held(other)  # its lease has run out, but its calls may go on
+            if not lives:
+                change.execute("calls_of_dead_ended", run=other)
+            calls = {"lives": int(lives), "deduped": self._deduped[run], "to_suspect": DEATHS_TO_SUSPECT}
+            change.execute("put_back_dead", None, run=other, death=death, **calls)
+            dead.append(DeadRun(other, told is not None, number, started, suspects))
         return dead, living
 
     def _held_by(self, change: Change, run: int, death: int) -> tuple[int, int, int]:

@@ -51,7 +51,10 @@ UPDATE records SET
     run = NULL, fence = fence + 1, not_before = 0, since = :now,
     attempts = max(attempts - started, 0),
     deaths = deaths + (started AND :death),
-    hold = CASE WHEN (deaths + (started AND :death)) >= :to_suspect OR solo_deaths > 0 THEN 'suspect' END,
+    hold = CASE
+        WHEN :lives AND EXISTS (SELECT 1 FROM effects e WHERE e.record = records.id AND e.state = 'intended' AND e.run = :run
+                                AND e.name NOT IN (SELECT value FROM json_each(:deduped))) THEN 'sending'
+        WHEN (deaths + (started AND :death)) >= :to_suspect OR solo_deaths > 0 THEN 'suspect' END,
     started = 0
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'in_progress' AND run = :run
 
@@ -105,7 +108,8 @@ SELECT json_group_array(id) FROM (
 -- name: pick_asked
 SELECT json_group_array(id) FROM (
     SELECT r.id FROM json_each(:only) j CROSS JOIN records r ON r.id = j.value
-    WHERE r.state = 'unconfirmed' AND r.instance = :instance ORDER BY r.position LIMIT :limit)
+    WHERE r.state = 'unconfirmed' AND r.instance = :instance AND r.hold IS NOT 'sending'
+    ORDER BY r.position LIMIT :limit)
 
 -- name: pick_due
 SELECT json_group_array(id) FROM (

@@ -286,6 +286,9 @@ CREATE TABLE effects (
     asks            INTEGER NOT NULL DEFAULT 0,
     sent_at         REAL,
     fields          TEXT NOT NULL DEFAULT '[]',
+    ended_at        REAL, -- when it was seen that the call under the newest intent had ended without an answer
+    ended_steady    REAL,
+    ended_boot      TEXT,
     UNIQUE (name, key)
 );
 CREATE INDEX effects_by_record ON effects (record);
