@@ -17,6 +17,7 @@ from onward.errors import StoreWriteError
 from onward.model import FeedBlock, SourceRecord
 from onward.ports.work import Batch, RunStart
 from onward.store.sqlite import connection
+from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.work import SqliteWorkStore
 
 BLOCK = Batch(blocks=[FeedBlock([SourceRecord('"a"', "1", 0)], [], "end", complete=True)])
@@ -112,3 +113,15 @@ def test_a_run_under_which_the_disk_failed_is_closed_through_a_fresh_connection(
     assert api.status(job, store=place)["runs"][0]["exit_code"] == 3
     disk.fails_at = 0
     assert onward.run(job, store=place).exit_code == 0
+
+
+def test_a_run_whose_end_cannot_be_written_shows_life_until_its_calls_have_ended(tmp_path: Path, disk: Disk) -> None:
+    store = SqliteWorkStore(tmp_path / "onward.db", HandClock())
+    run = store.begin_run(RunStart("job", "", "host", "{}", "in", (), 3)).run
+    disk.fails_at = disk.seen + 1
+    with pytest.raises(StoreWriteError, match="the disk failed"):
+        store.end_run(run, 3, "stopped")
+    store.close()
+    assert RunLocks(tmp_path / "onward.db").is_held(run)
+    store.sends_ended(run)
+    assert not RunLocks(tmp_path / "onward.db").is_held(run)

@@ -480,6 +480,25 @@ NEWEST = (
         ("tests/contract/test_store_ended_calls.py", "-k", "given_up or cut"),
     ),
     Defect(
+        "vanished-in-mid-send-taken-over",
+        "an obligation is taken over from a record that vanished while it is being sent",
+        "store/sqlite/ledger.py",
+        (
+            (
+                "goes_on = state in GOES_ON_GONE if vanished else state in OPEN",
+                "goes_on = state in OPEN and not vanished",
+            ),
+        ),
+        ("tests/contract/test_store_bereaved.py", "-k", "good_hands"),
+    ),
+    Defect(
+        "bereaved-in-progress-for-ever",
+        "a record whose obligation was taken over while it was at work stays in progress in a living run",
+        "store/sqlite/facts.py",
+        (("        _let_go(change, [fact for fact in facts if (fact.record, fact.fence) in bereaved])\n", ""),),
+        ("tests/contract/test_store_bereaved.py", "-k", "taken"),
+    ),
+    Defect(
         "not-sent-of-a-living-call",
         'a person may say "not sent" of a call that may still be sending',
         "store/sqlite/reconciling.py",

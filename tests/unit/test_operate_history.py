@@ -121,6 +121,7 @@ EDITS = {
     "the first removed": ("DELETE FROM history WHERE id = 1", "1", 2, "record_failed"),
     "the end removed": ("DELETE FROM history WHERE id = 4", "1", 4, None),
     "the newest end removed": ("DELETE FROM history WHERE id = 8", "2", 3, None),
+    "the last act removed": ("DELETE FROM history WHERE id = 5", None, 1, None),
     "a whole chain removed": ("DELETE FROM history WHERE run = 1", "1", 1, None),
     "all of it removed": ("DELETE FROM history", "1", 1, None),
     "a head": ("UPDATE runs SET head = 'x' WHERE id = 1", "1", 4, "run_finished"),

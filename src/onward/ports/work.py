@@ -230,8 +230,9 @@ class WorkStore(Protocol):
 
     def end_run(self, run: int, exit_code: int, reason: str, detail: str = "") -> str | None:
         """Give back what the run still holds and close it; the head of its chain of history, None where it was taken
-        over. Records that it may be sending for are held back until `sends_ended`, or the death of its process.
-        `detail` may quote data: it is kept with the run and stays out of the history."""
+        over. Records that it may be sending for are held back until `sends_ended`, or the death of its process; where
+        this raises, its sign of life stays until then. `detail` may quote data: it is kept with the run and stays out
+        of the history."""
 
     def sends_ended(self, run: int) -> None:
         """No call of a run that has ended goes on any more: its records may be asked about, where they were held back

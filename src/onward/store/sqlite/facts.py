@@ -11,6 +11,7 @@ import orjson
 
 from onward.model import EntryState, Fact, State
 from onward.policy import transitions
+from onward.policy.suspects import DEATHS_TO_SUSPECT
 from onward.store.sqlite import batching, chain, changed_inputs, ledger
 from onward.store.sqlite.change import Change, cause, storable
 from onward.store.sqlite.ledger import Holds, Living
@@ -48,7 +49,9 @@ def apply(change: Change, facts: Sequence[Fact], lineages: dict[object, int], li
         lineages.clear()  # those interned since the savepoint are gone with it
         asked = {(fact.record, fact.fence) for fact in facts}
         lost = asked - {(record, fence) for record, fence in change.array("holders", [list(one) for one in asked])}
-        lost |= ledger.not_theirs(change, facts)
+        bereaved = ledger.not_theirs(change, facts) - lost
+        _let_go(change, [fact for fact in facts if (fact.record, fact.fence) in bereaved])
+        lost |= bereaved
         facts = [fact for fact in facts if (fact.record, fact.fence) not in lost]
         finished, met = _write(change, facts, lineages, living)
     change.connection.execute("RELEASE facts")
@@ -63,6 +66,19 @@ def apply(change: Change, facts: Sequence[Fact], lineages: dict[object, int], li
     change.count_all("intents", Counter(own))  # by which a job's ledger names are known later on
     change.count_all("key", Counter(_key_fields(fact) for fact in facts if _is_new(fact, met)))
     return applied
+
+
+def _let_go(change: Change, facts: Sequence[Fact]) -> None:
+    """Records whose obligation another one has taken over meanwhile leave their run: they wait for what becomes of it,
+    or, where that is known by now, go on."""
+    if not facts:
+        return
+    records = [fact.record for fact in facts]
+    for state, vanished in change.rows("let_go", records, to_suspect=DEATHS_TO_SUSPECT):
+        transitions.require(State.IN_PROGRESS, State(state))
+        change.move(State.IN_PROGRESS, State(state), 1, gone=bool(vanished))
+    why = "another record has taken its obligation over"
+    chain.tell(change, [(fact.record, "record_reset", fact.done_step or fact.step, why) for fact in facts])
 
 
 def _is_new(fact: Fact, met: Holds) -> bool:

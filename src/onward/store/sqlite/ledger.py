@@ -19,6 +19,7 @@ from onward.store.sqlite.change import Change
 
 SETTLED = (EntryState.ABSENT, EntryState.CONFIRMED)
 OPEN = (State.PENDING, State.IN_PROGRESS, State.UNCONFIRMED)
+GOES_ON_GONE = (State.IN_PROGRESS, State.UNCONFIRMED)  # though its record has vanished from the source
 Holds = dict[tuple[int, int], Met]
 Place = tuple[str, str]
 
@@ -188,7 +189,8 @@ class _Intents:
         for row in self._change.array("entries", [list(place) for place in places]):
             entry = _entry(row[:16], self._change.now)
             state, vanished, hold, instance, record_key, job, name, sent_by = row[16:]
-            in_good_hands = state in OPEN and not vanished and hold is None and self._is_alive(instance)
+            goes_on = state in GOES_ON_GONE if vanished else state in OPEN
+            in_good_hands = goes_on and hold is None and self._is_alive(instance)
             origin_job = f"{job} ({name})" if name else job
             origin = f"record {plain_key(record_key)} of {origin_job}"
             may_be = may_be_sending(state, entry.state) and not in_good_hands

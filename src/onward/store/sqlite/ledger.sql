@@ -34,6 +34,15 @@ INSERT OR IGNORE INTO awaits (name, key, record) SELECT value ->> 0, value ->> 1
 UPDATE records SET hold = 'elsewhere', not_before = 0
 WHERE id IN (SELECT value ->> 2 FROM json_each(:rows)) AND state = 'unconfirmed'
 
+-- name: let_go
+UPDATE records SET
+    state = CASE WHEN EXISTS (SELECT 1 FROM awaits WHERE record = records.id) THEN 'unconfirmed' ELSE 'pending' END,
+    hold = CASE WHEN EXISTS (SELECT 1 FROM awaits WHERE record = records.id) THEN 'elsewhere'
+           WHEN deaths >= :to_suspect OR solo_deaths > 0 THEN 'suspect' END,
+    run = NULL, fence = fence + 1, not_before = 0, since = :now, attempts = max(attempts - started, 0), started = 0
+WHERE id IN (SELECT value FROM json_each(:rows)) AND run = :run AND state = 'in_progress'
+RETURNING state, vanished
+
 -- name: await_no_longer
 DELETE FROM awaits WHERE (name, key, record) IN (SELECT value ->> 0, value ->> 1, value ->> 4 FROM json_each(:rows))
 

@@ -71,7 +71,7 @@ class SqliteWorkStore:
         self._lineages: dict[object, int] = {}
         self._living = ledger.Living(self._is_alive, self._locks.is_held)
         self.batches = batching.SqliteBatches(self._change_by, self._reading)
-        self._sends_on: set[int] = set()  # ended runs whose calls may go on in this process
+        self._sends_on: set[int] = set()  # runs that end, or have ended, whose calls may go on in this process
         self._fault: OnwardError | None = None
         self._disk_failed = False
 
@@ -156,6 +156,7 @@ class SqliteWorkStore:
                 chain.tell(change, [(None, "source_changed", None, why)])
 
     def end_run(self, run: int, exit_code: int, reason: str, detail: str = "") -> str | None:
+        self._sends_on.add(run)  # where its end cannot be written, only `sends_ended` tells
         self._check_place()
         head = None
         with self._change(self._instances[run], run) as change:
@@ -165,10 +166,9 @@ class SqliteWorkStore:
                 spending.bury(change, run)
                 change.execute("give_back", to_suspect=DEATHS_TO_SUSPECT)
                 head = chain.end(change, run, reason, {"exit_code": exit_code})
-            if run in change.array("given_up_calls"):
-                self._sends_on.add(run)
-        if run not in self._sends_on:
-            self._locks.drop(run)
+            goes_on = run in change.array("given_up_calls")
+        if not goes_on:
+            self.sends_ended(run)
         return head
 
     def sends_ended(self, run: int) -> None:
