@@ -153,7 +153,8 @@ def test_what_no_longer_decodes_is_not_asked_about_for_ever(tmp_path: Path, chan
     for _ in range(2):  # each run looks once, and waits for nothing
         ran = place.run("--wait", "1h")
         assert (ran.code, ran.counts, requests(place)) == (4, {"unconfirmed": 1}, ["1"])
-        assert "Put the model, or the parameter, back and run again, or say what became of each: onward rec" in ran.said
+        assert "Put the model, or the parameter, back and run again, or say what became of each: " in ran.said
+        assert "onward reconcile job.py KEY --sent RECEIPT" in ran.said
         assert "unconfirmed: 1 wait for a person's word" in ran.said
     (waiting,) = place.status()["waiting"]
     assert waiting["reason"] == "a person: an effect is open, and what is stored of it no longer decodes"

@@ -202,7 +202,7 @@ def test_a_spent_budget_parks_the_job_and_the_command_to_go_on_is_the_same(place
     ended = place.prompt("--max-concurrency", "1", *priced, "--out", "my answers.jsonl")
     assert ended.returncode == 4
     told = ended.stdout.splitlines()
-    assert "stopped: the budget is used up: the budget of model small is used up: " in ended.stdout
+    assert "stopped: the budget of model small is used up: $0.00042 ($0.000" in ended.stdout
     assert told[-2].startswith(
         "what is done so far: onward export --store .onward/onward.db --job prompt-tickets --out 'my"
     )

@@ -197,6 +197,15 @@ def test_an_older_chain_that_was_recomputed_no_longer_fits_the_run_after_it(batc
     assert (misfit["run"], misfit["seq"]) == ("2", 1)
 
 
+def test_an_act_that_no_run_has_seen_yet_is_missed(batch: Batch) -> None:
+    """Nothing but the head of its chain tells of it."""
+    onward.rerun(batch.job(), all=True, store=batch.store)
+    assert verify(batch)["fits"]
+    edit(batch, "DELETE FROM history WHERE id = (SELECT max(id) FROM history)")
+    misfit = verify(batch)["misfit"]
+    assert (misfit["run"], misfit["event"], misfit["why"].startswith("it is missing")) == (None, None, True)
+
+
 def test_chains_of_another_instance_are_not_looked_at(tmp_path: Path, batch: Batch) -> None:
     other = onward.Job("other", source=onward.iterable(lambda: [1]))
 

@@ -137,8 +137,10 @@ def _undecodable(number: int, target: Target) -> Iterator[str]:
     if number:
         say = target.command("reconcile", "KEY")
         yield f"{records(number)} with an effect open of which something stored no longer decodes"
-        back = "Put the model, or the parameter, back and run again"
-        yield f"{back}, or say what became of each: {say} --sent RECEIPT (or --not-sent)"
+        yield (
+            "Put the model, or the parameter, back and run again, or say what became of each: "
+            f"{say} --sent RECEIPT (or --not-sent)"
+        )
 
 
 def _next(result: RunResult, finished: Mapping[str, Any], target: Target, is_taken: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from decimal import Decimal
 
 from onward.engine.attempt import Attempt
 from onward.engine.journal import Journal
@@ -20,6 +21,8 @@ MOST_STRAYS = 5
 """So often a step may not come back to what it had waited for: of things that go on side by side not all need get so
 far before the first of them has to wait."""
 Make = Callable[[], Awaitable[str]]
+USED_UP = " is used up"
+CENTS, PLACES = 2, len(str(PICO)) - 1
 
 
 class Budgets:
@@ -206,10 +209,24 @@ class CallDesk:
 def why_reached(model: str, cap: Cap, answer: Reserved, most: Spent, tokens: int) -> str:
     parts = []
     if cap.picodollars is not None:
-        parts.append(
-            f"${cap.picodollars / PICO:,.2f} (${answer.picodollars / PICO:,.4f} is spent, one more request could cost "
-            f"${most.picodollars / PICO:,.4f})"
-        )
+        spent, dearest = _dollars(answer.picodollars, most.picodollars)
+        parts.append(f"{_exact(cap.picodollars)} ({spent} is spent, one more request could cost {dearest})")
     if cap.tokens is not None:
         parts.append(f"{cap.tokens:,} tokens ({answer.tokens:,} are spent, one more request could take {tokens:,})")
-    return f"the budget of model {model} is used up: {' and '.join(parts)}; raise it, with --budget too, and run again"
+    return f"the budget of model {model}{USED_UP}: {' and '.join(parts)}; raise it, with --budget too, and run again"
+
+
+def _dollars(*picodollars: int) -> list[str]:
+    """Amounts to the same places: cents at least, and two digits of the smallest that is not nothing."""
+    smallest = min((amount for amount in picodollars if amount), default=PICO)
+    places = max(CENTS, min(PLACES, PLACES - len(str(smallest)) + 2))
+    return [_amount(amount, places) for amount in picodollars]
+
+
+def _exact(picodollars: int) -> str:
+    zeros = len(str(picodollars)) - len(str(picodollars).rstrip("0"))
+    return _amount(picodollars, max(CENTS, PLACES - zeros))
+
+
+def _amount(picodollars: int, places: int) -> str:
+    return f"${Decimal(picodollars).scaleb(-PLACES):,.{places}f}"

@@ -17,6 +17,7 @@ from onward.engine.standings import Standings
 from onward.engine.suspects import Inquest
 from onward.engine.tally import Progress
 from onward.engine.worker import Worker
+from onward.engine.desk import USED_UP
 from onward.errors import BudgetReached, OnwardError
 from onward.model import Counts, Fact, State
 from onward.policy.effects import UNDECODABLE
@@ -290,7 +291,9 @@ class Governor:
     def _fatal(self, attempt: Attempt, failure: Classified) -> None:
         step = attempt.step.name if attempt.step else "?"
         if failure.error_type == BudgetReached.__name__:
-            self.stop(Ending(NEEDS_A_PERSON, "the budget is used up", failure.message))
+            whose, used_up, amounts = failure.message.partition(USED_UP)  # said once
+            told = (f"{whose}{USED_UP}", amounts.removeprefix(": ")) if used_up else ("the budget is used up", whose)
+            self.stop(Ending(NEEDS_A_PERSON, *told))
             return
         reason = f"nothing can go on after what step {step} raised"
         self.stop(Ending(NEEDS_A_PERSON, reason, f"{failure.error_type}: {failure.message}"))
