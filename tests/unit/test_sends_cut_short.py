@@ -84,7 +84,7 @@ def test_a_person_cannot_say_that_it_was_not_sent(run: Any, far: FarSide, tmp_pa
     store = str(tmp_path / "cut.db")
     (waiting,) = onward.status(run.job, store=store)["waiting"]
     assert waiting["reason"] == (
-        "the end of a call that may still be sending, or of its process: one that is stopped for good, end it"
+        "the end of a call that may still be sending, or of its process (if that is stopped for good, end it)"
     )
     with pytest.raises(UsageError, match="may still be sending"):
         onward.reconcile(run.job, "a", not_sent=True, store=store)

@@ -36,7 +36,7 @@ WAITS = {
     None: "back-off after a failure",
     "stale": "a stored output no longer decodes; rerun makes it anew",
     UNDECODABLE: "a person: an effect is open, and what is stored of it no longer decodes",
-    SENDING: "the end of a call that may still be sending, or of its process: one that is stopped for good, end it",
+    SENDING: "the end of a call that may still be sending, or of its process (if that is stopped for good, end it)",
     ELSEWHERE: "the outcome of another record, which has taken the obligation over",
     BATCH: "the answer to a request that is sent together with others",
     SUSPECT: "suspected of killing its process; the next run tries it in a child process",
