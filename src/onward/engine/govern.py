@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from onward.codec import loads
 from onward.engine.attempt import Attempt
+from onward.engine.desk import USED_UP
 from onward.engine.events import Events
 from onward.engine.feed import Feed
 from onward.engine.journal import Journal
@@ -16,7 +17,6 @@ from onward.engine.standings import Standings
 from onward.engine.suspects import Inquest
 from onward.engine.tally import Progress
 from onward.engine.worker import Worker
-from onward.engine.desk import USED_UP
 from onward.errors import BudgetReached, OnwardError
 from onward.model import Counts, Fact, State
 from onward.policy.effects import UNDECODABLE
