@@ -229,7 +229,7 @@ def test_an_edited_template_makes_answers_stale_and_limits_do_not(place: Prompts
     assert "stale" not in place.prompt("--name", "prompt-tickets", "--source-changed").stdout
     (place.folder / "summary.txt").write_text(TEMPLATE.replace("one", "two"))
     told = place.prompt("--name", "prompt-tickets").stdout
-    assert "6 kept from the older version of answer" in told
+    assert "6 kept from the older prompt" in told
     assert "--job prompt-tickets --stale" in told
     place.fine("rerun", "--store", ".onward/onward.db", "--job", "prompt-tickets", "--stale")
     assert place.prompt("--name", "prompt-tickets", "--out", "new.csv").returncode == 0

@@ -116,7 +116,7 @@ EDITS = {
     "a number that is text": ("UPDATE history SET seq = 'x' WHERE id = 2", "1", 0, "record_failed"),
     "a time that is text": ("UPDATE history SET at = 'x' WHERE id = 2", "1", 2, "record_failed"),
     "a run": ("UPDATE history SET run = 2 WHERE id = 2", "2", 2, "record_failed"),
-    "an instance": ("UPDATE history SET instance = 9 WHERE id = 2", "1", 3, "record_quarantined"),
+    "an instance": ("UPDATE history SET instance = 9 WHERE id = 2", "1", 2, "record_failed"),
     "a removed entry": ("DELETE FROM history WHERE id = 2", "1", 3, "record_quarantined"),
     "the first removed": ("DELETE FROM history WHERE id = 1", "1", 2, "record_failed"),
     "the end removed": ("DELETE FROM history WHERE id = 4", "1", 4, None),
@@ -153,6 +153,42 @@ def test_an_edit_is_found_and_the_entry_named(batch: Batch, name: str) -> None:
     assert (misfit["job"] in ("batch", None), misfit["run"], misfit["seq"]) == (True, run, seq)
     assert event is None or misfit["event"] == event
     assert log(batch) is not None  # what was edited can still be looked at
+
+
+REMOVED = "this store is missing: its row was removed"
+ROWS = {
+    "all runs removed": ("DELETE FROM history; DELETE FROM runs; UPDATE instances SET entries = 0, head = ''", REMOVED),
+    "and the numbers of runs": (
+        "DELETE FROM history; DELETE FROM runs; UPDATE instances SET entries = 0, head = '';"
+        "DELETE FROM sqlite_sequence",
+        REMOVED,
+    ),
+    "the newest run removed": ("DELETE FROM history WHERE run = 2; DELETE FROM runs WHERE id = 2", REMOVED),
+    "the newest run cut": (
+        "DELETE FROM history WHERE id = 8; UPDATE runs SET ended = NULL, exit_code = NULL, entries = 2,"
+        " head = (SELECT hash FROM history WHERE id = 7) WHERE id = 2",
+        "entries are missing: 8 were written in this store, and 7 are there",
+    ),
+    "an entry of no instance": (
+        "INSERT INTO history (instance, run, seq, hash, at, event) VALUES (7, NULL, 1, 'x', 9.0, 'effect_denied')",
+        "nobody wrote it",
+    ),
+    "a host": ("UPDATE runs SET host = 'elsewhere' WHERE id = 1", "it has another host"),
+    "versions": ("UPDATE runs SET versions = '[]' WHERE id = 1", "it has another set of versions"),
+    "versions that are none": ("UPDATE runs SET versions = x'ff' WHERE id = 1", "it has another set of versions"),
+    "an exit code": ("UPDATE runs SET exit_code = 0 WHERE id = 1", "it has another exit code"),
+    "a run's reason": ("UPDATE runs SET reason = 'all done' WHERE id = 1", "it has another reason"),
+    "an end": ("UPDATE runs SET ended = NULL WHERE id = 1", "it has another end"),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_an_edit_beside_the_entries_is_found(batch: Batch, name: str) -> None:
+    statement, why = ROWS[name]
+    edit(batch, statement)
+    for whole in (False, True):
+        found = api.verify_log(None, store=batch.store) if whole else verify(batch)
+        assert (found["fits"], why in (found["misfit"] or {"why": ""})["why"]) == (False, True), found
 
 
 def recompute(batch: Batch, edited: Callable[[dict[str, Any]], None]) -> None:

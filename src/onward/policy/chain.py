@@ -7,6 +7,7 @@ the chains that stood before it, so that the newest head vouches for what came b
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -62,17 +63,53 @@ class Tip(NamedTuple):
 EMPTY = Tip(0, "")
 
 
+class RunRow(NamedTuple):
+    """What a run's own row says of it, which somebody may have edited to be anything: `versions` as JSON [[step,
+    version], …]; `reason` may say more than the chain does."""
+
+    is_over: bool
+    host: Any
+    versions: Any
+    exit_code: Any
+    reason: Any
+
+    def unlike(self, link: Link) -> str | None:
+        """Which of it the run's first or last entry says otherwise."""
+        try:
+            detail = dict(orjson.loads(link.detail or "{}"))
+        except (TypeError, ValueError):
+            return "beginning" if link.event == BEGIN else "end"
+        if link.event == BEGIN:
+            return next((name for name, fits in self._begun(detail) if not fits), None)
+        fits = self.reason == link.reason or str(self.reason).startswith(f"{link.reason}: ")
+        found = (
+            ("end", self.is_over),
+            ("exit code", self.exit_code == detail.get("exit_code")),
+            ("reason", fits),
+        )
+        return next((name for name, fits in found if not fits), None)
+
+    def _begun(self, detail: dict[str, Any]) -> tuple[tuple[str, bool], ...]:
+        try:
+            versions = dict(orjson.loads(self.versions))
+        except (TypeError, ValueError):
+            versions = None
+        return ("host", self.host == detail.get("host")), ("set of versions", versions == detail.get("versions"))
+
+
 @dataclass(slots=True)
 class Checker:
     """Recomputes chains from their entries, in the order in which they were written; holds no more than their tips.
 
     `heads`: where each chain is said to end, and whether its run has ended by itself, so that nothing may follow.
-    `expected`: a head that was noted elsewhere. `over`: chains of runs that have ended, by themselves or not.
+    `expected`: a head that was noted elsewhere. `over`: chains of runs that have ended, by themselves or not. `rows`:
+    what the runs' own rows say, where that is to be compared.
     """
 
     heads: dict[Chain, tuple[Tip, bool]]
     expected: str | None = None
     over: frozenset[Chain] = frozenset()
+    rows: Mapping[Chain, RunRow] = field(default_factory=dict)
     entries: int = 0
     _tips: dict[Chain, Tip] = field(default_factory=dict)
     _finished: set[Chain] = field(default_factory=set)
@@ -94,7 +131,7 @@ class Checker:
         head = self.heads[chain][0]
         if place.seq > head.seq or (place.seq == head.seq and said != head.hash):
             return _misfit(place, "the chain is said to end otherwise: it was added, or exchanged")
-        misfit = self._before(link) if link.event == BEGIN else None
+        misfit = (self._before(link) if link.event == BEGIN else None) or self._row(link)
         if misfit is not None:
             return misfit
         if said == self.expected:
@@ -103,6 +140,11 @@ class Checker:
         if link.event == END:
             self._finished.add(chain)
         return None
+
+    def _row(self, link: Link) -> Misfit | None:
+        row = self.rows.get(link.chain) if link.event in (BEGIN, END) else None
+        unlike = None if row is None else row.unlike(link)
+        return None if unlike is None else _misfit(link, f"the row of its run was edited: it has another {unlike}")
 
     def _before(self, link: Link) -> Misfit | None:
         """What does not fit of the chains that a run's first entry names."""

@@ -140,11 +140,21 @@ SELECT at, event, step, reason, actor, run, detail FROM history WHERE record = :
 SELECT coalesce(max(id), 0) FROM history
 
 -- name: chain_heads
-SELECT instance, id, entries, head, exit_code IS NOT NULL, ended IS NOT NULL FROM runs
+SELECT instance, id, entries, head, exit_code IS NOT NULL, ended IS NOT NULL, host, versions, exit_code, reason FROM runs
 WHERE :instances IS NULL OR instance IN (SELECT value FROM json_each(:instances))
 UNION ALL
-SELECT id, NULL, entries, head, 0, 0 FROM instances
+SELECT id, NULL, entries, head, 0, 0, NULL, NULL, NULL, NULL FROM instances
 WHERE :instances IS NULL OR id IN (SELECT value FROM json_each(:instances))
+
+-- The first number of a run that has no row, though the store has given it or something names a run; how many
+-- entries were written, and how many there are.
+-- name: removed
+SELECT (SELECT n FROM (SELECT 1 AS n UNION ALL SELECT id + 1 FROM runs)
+        WHERE n NOT IN (SELECT id FROM runs) AND (
+            n <= coalesce((SELECT CAST(seq AS INTEGER) FROM sqlite_sequence WHERE name = 'runs'), 0)
+            OR n = 1 AND (EXISTS (SELECT 1 FROM checkpoints WHERE run IS NOT NULL) OR EXISTS (SELECT 1 FROM effects)))
+        ORDER BY n LIMIT 1),
+    coalesce((SELECT CAST(seq AS INTEGER) FROM sqlite_sequence WHERE name = 'history'), 0), (SELECT count(*) FROM history)
 
 -- Pages of the history, which somebody may have edited: texts as bytes, and whether all is of the type that was written.
 -- name: chain_page
@@ -158,7 +168,8 @@ SELECT h.id, CAST(h.hash AS BLOB),
     CAST(h.at AS REAL), CAST(r.key AS BLOB), CAST(h.actor AS BLOB), CAST(h.event AS BLOB), CAST(h.step AS BLOB),
     CAST(h.reason AS BLOB), CAST(h.detail AS BLOB)
 FROM history h LEFT JOIN records r ON r.id = h.record
-WHERE h.id > :after AND h.id <= :last AND (:instances IS NULL OR h.instance IN (SELECT value FROM json_each(:instances)))
+WHERE h.id > :after AND h.id <= :last AND (:instances IS NULL OR h.instance IN (SELECT value FROM json_each(:instances))
+    OR h.instance NOT IN (SELECT id FROM instances))
 ORDER BY h.id LIMIT :limit
 
 -- name: log_page

@@ -11,7 +11,7 @@ import orjson
 
 from onward.codec import loads
 from onward.model import EntryState, Misfit, Spent, State
-from onward.policy.chain import Chain, Checker, Link, Tip
+from onward.policy.chain import Chain, Checker, Link, RunRow, Tip
 from onward.ports.facts import (
     CheckpointFacts,
     EntryFacts,
@@ -181,10 +181,22 @@ def verify(questions: Questions, instances: Sequence[int] | None, expected: str 
     with questions.one_reading():
         last = questions.rows("last_entry")[0][0]
         rows = questions.rows("chain_heads", instances=among)
-    heads = {(instance, run): (Tip(seq, head), bool(closed)) for instance, run, seq, head, closed, _ in rows}
-    checker = Checker(heads, expected, frozenset((row[0], row[1]) for row in rows if row[5]))
-    misfit = _first_misfit(checker, _pages(questions, "chain_page", last, instances=among))
+        removed = _removed(*questions.rows("removed")[0])
+    heads = {(instance, run): (Tip(seq, head), bool(closed)) for instance, run, seq, head, closed, *_ in rows}
+    own = {(row[0], row[1]): RunRow(bool(row[5]), *row[6:]) for row in rows if row[1] is not None}
+    checker = Checker(heads, expected, frozenset((row[0], row[1]) for row in rows if row[5]), own)
+    misfit = _first_misfit(checker, _pages(questions, "chain_page", last, instances=among)) or removed
     return Verified(len(heads), checker.entries, _to_note(heads), misfit)
+
+
+def _removed(run: int | None, written: int, there: int) -> Misfit | None:
+    """What chains cannot tell that are not there: whose they were, nobody knows any more."""
+    if run is not None:
+        return Misfit(None, None, 0, None, None, f"run {run} of this store is missing: its row was removed")
+    if there < written:
+        why = f"entries are missing: {written:,} were written in this store, and {there:,} are there"
+        return Misfit(None, None, 0, None, None, why)
+    return None
 
 
 def _first_misfit(checker: Checker, pages: Iterable[list[tuple[Any, ...]]]) -> Misfit | None:
