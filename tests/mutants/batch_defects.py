@@ -56,13 +56,6 @@ BATCH_DEFECTS = (
         (STORE, "-k", "before_the_wait"),
     ),
     Defect(
-        "batch-wait-swallowed",
-        "a step that takes the wait for a fault has a result",
-        "engine/calls.py",
-        (("    if (deferred := desk.deferred()) is not None:\n        raise deferred", "    pass"),),
-        (RUNS, "-k", "swallows"),
-    ),
-    Defect(
         "batch-at-full-price",
         "answers of batches are counted at the price of others",
         "llm/batching.py",
