@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.engine.desk import _reached
+from onward.engine.desk import why_reached
 from onward.job.models import PICO, Cap
 from onward.model import Spent
 from onward.ports.work import Reserved
@@ -22,5 +22,5 @@ from onward.ports.work import Reserved
 def test_amounts_have_digits_enough_to_be_compared(cap: float, spent: float, dearest: float, told: str) -> None:
     most = Spent("small")
     most.picodollars = round(dearest * PICO)
-    said = _reached("small", Cap(round(cap * PICO), None), Reserved(False, round(spent * PICO), 0), most, 0)
+    said = why_reached("small", Cap(round(cap * PICO), None), Reserved(False, round(spent * PICO), 0), most, 0)
     assert said == f"the budget of model small is used up: {told}; raise it, with --budget too, and run again"

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from onward.engine.carrying import Carrier, Parted, RefusedAsWhole
-from onward.engine.desk import Budgets, why_reached
+from onward.engine.desk import Budgets, in_two, why_reached
 from onward.engine.events import Events
 from onward.engine.journal import Journal
 from onward.engine.loops import spawn
@@ -118,7 +118,7 @@ class Batches:
         needed = Spent(model, picodollars=found.picodollars)
         spent = Reserved(False, found.spent_picodollars, found.spent_tokens)
         reason = why_reached(model, self._budgets.cap_of(model), spent, needed, found.tokens)
-        self.stop(Ending(NEEDS_A_PERSON, "the budget is used up", reason))
+        self.stop(Ending(NEEDS_A_PERSON, *in_two(reason)))
 
     def _carry(self, chunk: Chunk, is_new: bool) -> None:
         say = partial(self._events.emit, model=chunk.model, requests=chunk.requests, chunk=chunk.id)

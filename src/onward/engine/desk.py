@@ -230,3 +230,9 @@ def _exact(picodollars: int) -> str:
 
 def _amount(picodollars: int, places: int) -> str:
     return f"${Decimal(picodollars).scaleb(-PLACES):,.{places}f}"
+
+
+def in_two(why: str) -> tuple[str, str]:
+    """What `why_reached` says, as the reason why a run ends and its detail."""
+    whose, used_up, amounts = why.partition(USED_UP)
+    return (f"{whose}{USED_UP}", amounts.removeprefix(": ")) if used_up else ("the budget is used up", whose)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from onward.codec import loads
 from onward.engine.attempt import Attempt
 from onward.engine.batches import Batches
-from onward.engine.desk import USED_UP
+from onward.engine.desk import in_two
 from onward.engine.events import Events
 from onward.engine.feed import Feed
 from onward.engine.journal import Journal
@@ -291,8 +291,7 @@ class Governor:
     def _fatal(self, attempt: Attempt, failure: Classified) -> None:
         step = attempt.step.name if attempt.step else "?"
         if failure.error_type == BudgetReached.__name__:
-            whose, used_up, amounts = failure.message.partition(USED_UP)  # said once
-            told = (f"{whose}{USED_UP}", amounts.removeprefix(": ")) if used_up else ("the budget is used up", whose)
+            told = in_two(failure.message)
             self.stop(Ending(NEEDS_A_PERSON, *told))
             return
         reason = f"nothing can go on after what step {step} raised"
