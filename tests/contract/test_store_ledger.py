@@ -475,6 +475,20 @@ def test_a_fact_about_an_entry_that_another_record_took_over_is_lost(bench: Benc
     assert entry_of(told).receipt == '"own"'
 
 
+def test_a_late_receipt_of_one_whose_entry_another_record_took_over_is_not_written(bench: Bench) -> None:
+    run = bench.start("a", "b")
+    a, b = claim(bench, run)
+    met(bench, run, intent(a))
+    bench.state(run, unconfirmed(a, hold="person"))
+    wish = ClaimWish(10, 1 << 20, effects=True, only=(a.id,), asked=True)
+    assert met(bench, run, intent(b))[0].meeting == "adopt"
+    (again,) = bench.write(run, wishes=[wish]).claimed[0]
+    assert bench.write(run, facts=[going_on(again, SENT, receipt='"late"')]).lost == {(again.id, again.fence)}
+    bench.state(run, unconfirmed(b, UNKNOWN))
+    (told,) = [one for one in claim(bench, run) if one.id == b.id]
+    assert entry_of(told).receipt is None
+
+
 def test_a_run_that_was_taken_over_cannot_touch_the_ledger(bench: Bench) -> None:
     from onward.errors import LeaseLost
 

@@ -305,7 +305,7 @@ ABOUT_THE_LEDGER = (
         "a fact about an entry that another record took over is written into it",
         "store/sqlite/ledger.sql",
         (("AND effects.record = f.record\n\n-- name: entries", "\n\n-- name: entries"),),
-        (LEDGER, "-k", "took_over"),
+        (LEDGER, "-k", "late_receipt"),
     ),
     Defect(
         "conflict-adopted",
