@@ -210,6 +210,7 @@ def test_equal_requests_are_asked_once(tmp_path: Path, server: LlmServer) -> Non
     (tmp_path / "job.py").write_text(text)
     ran = asking.run("--limit", "30")
     assert len(server.log()) == 3
+    assert "27 requests were answered by what an equal one had brought" in ran.said
     ran = asking.run()
     assert ran.counts == {"succeeded": 60}
     assert len(server.log()) == 3

@@ -38,3 +38,6 @@ def closing(finished: Mapping[str, Any]) -> Iterator[str]:
         yield f"cost: {amounts.spent(here)}"
     else:
         yield f"cost of this run: {amounts.spent(here)}; in all: {amounts.spent(total)}"
+    if shared := finished.get("shared"):
+        were = "request was" if shared == 1 else "requests were"
+        yield f"{shared:,} {were} answered by what an equal one had brought"

@@ -371,7 +371,12 @@ class Session:
         """What asking models has cost: in all, and in this run."""
         if not self._asks and not counts.spent:
             return {}
-        return {"cost": cost(counts.spent.values()), "cost_here": cost(self._worker.budgets.spent.values())}
+        budgets = self._worker.budgets
+        return {
+            "cost": cost(counts.spent.values()),
+            "cost_here": cost(budgets.spent.values()),
+            "shared": budgets.shared,
+        }
 
     def _adopted(self) -> dict[str, int]:
         """Obligations that were done already, by the job that had them done; empty: the far side said so."""
