@@ -22,7 +22,7 @@ WEIGHT = 0.05
 class ModelCeiling(Ceiling):
     """A call takes the tokens that requests have come to so far, and the difference once it has told its own."""
 
-    __slots__ = ("_adaptive", "_expected", "_may_learn", "_taken", "name", "throttled", "tokens")
+    __slots__ = ("_adaptive", "_expected", "_may_learn", "name", "throttled", "tokens")
 
     def __init__(self, model: ModelTraits, concurrency: int, patient: bool):
         super().__init__(None, model.requests_per_minute if patient else None)

@@ -177,8 +177,14 @@ class Session:
             self._worker.may_claim = lambda: self._feed.has_judged
         self._inquest = Inquest(self._worker, None if options.in_process else assignment, inputs.value_of)
         self._batches = None if options.asks_about is not None else self._make_batches(budgets)
-        self._governor = Governor(
-            begun.run,
+        self._governor = self._make_governor()
+        self._loop = asyncio.get_running_loop()
+        self._disturbed = False
+
+    def _make_governor(self) -> Governor:
+        options = self._options
+        return Governor(
+            self._begun.run,
             self._worker,
             self._feed,
             self._journal,
@@ -189,8 +195,6 @@ class Session:
             options.progress,
             self._batches,
         )
-        self._loop = asyncio.get_running_loop()
-        self._disturbed = False
 
     def _desk_of(self, attempt: Attempt) -> CallDesk:
         return CallDesk(self._worker.budgets, attempt)
