@@ -459,7 +459,8 @@ def unconfirmed_of(one: Claimed, key: str, state: EntryState = UNKNOWN) -> Fact:
     return made
 
 
-def test_a_fact_about_an_entry_that_another_record_took_over_is_lost(bench: Bench) -> None:
+def adopted_while_held(bench: Bench) -> tuple[int, Claimed, Claimed]:
+    """A run, a record that it holds, and the one that has taken the first one's obligation over."""
     run = bench.start("a", "b")
     a, b = claim(bench, run)
     met(bench, run, intent(a))
@@ -467,6 +468,11 @@ def test_a_fact_about_an_entry_that_another_record_took_over_is_lost(bench: Benc
     wish = ClaimWish(10, 1 << 20, effects=True, only=(a.id,), asked=True)
     assert met(bench, run, intent(b))[0].meeting == "adopt"
     (again,) = bench.write(run, wishes=[wish]).claimed[0]
+    return run, again, b
+
+
+def test_a_fact_about_an_entry_that_another_record_took_over_is_lost(bench: Bench) -> None:
+    run, again, b = adopted_while_held(bench)
     outcome = bench.write(run, facts=[going_on(again, SENT, receipt='"late"'), going_on(b, SENT, receipt='"own"')])
     assert outcome.lost == {(again.id, again.fence)}
     assert bench.write(run, facts=[going_on(again, SENT, receipt='"later"')]).lost == {(again.id, again.fence)}
@@ -476,13 +482,7 @@ def test_a_fact_about_an_entry_that_another_record_took_over_is_lost(bench: Benc
 
 
 def test_a_late_receipt_of_one_whose_entry_another_record_took_over_is_not_written(bench: Bench) -> None:
-    run = bench.start("a", "b")
-    a, b = claim(bench, run)
-    met(bench, run, intent(a))
-    bench.state(run, unconfirmed(a, hold="person"))
-    wish = ClaimWish(10, 1 << 20, effects=True, only=(a.id,), asked=True)
-    assert met(bench, run, intent(b))[0].meeting == "adopt"
-    (again,) = bench.write(run, wishes=[wish]).claimed[0]
+    run, again, b = adopted_while_held(bench)
     assert bench.write(run, facts=[going_on(again, SENT, receipt='"late"')]).lost == {(again.id, again.fence)}
     bench.state(run, unconfirmed(b, UNKNOWN))
     (told,) = [one for one in claim(bench, run) if one.id == b.id]
