@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any, Literal
 
 import openai
@@ -11,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from helpers.asking import APIS, TEXT, ask, text_of
-from helpers.llm import KEY, LlmServer, llm_server
+from helpers.llm import LlmServer
 
 
 class Line(BaseModel):
@@ -26,23 +25,6 @@ class Verdict(BaseModel):
 
 
 SCHEMA = {"name": "verdict", "strict": True, "schema": openai.pydantic_function_tool(Verdict)["function"]["parameters"]}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlmServer]:
-    with llm_server(tmp_path_factory.mktemp("server"), latency=0.0) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def as_at_the_start(server: LlmServer) -> None:
-    server.reset()
-
-
-@pytest.fixture
-def client(server: LlmServer) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0, timeout=20) as one:
-        yield one
 
 
 def limited(api: str, tokens: int) -> dict[str, int]:

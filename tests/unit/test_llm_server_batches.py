@@ -4,34 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import openai
 import pytest
 
 from helpers.asking import APIS, TEXT
-from helpers.llm import KEY, LlmServer, llm_server
+from helpers.llm import LlmServer
 
 ENDPOINTS = {"responses": "/v1/responses", "chat": "/v1/chat/completions"}
+SWITCHES = {"batch_running": 3600.0}
 ENDS = ("completed", "failed", "expired", "cancelled")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlmServer]:
-    with llm_server(tmp_path_factory.mktemp("server"), latency=0.0, batch_running=3600.0) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def as_at_the_start(server: LlmServer) -> None:
-    server.reset()
-
-
-@pytest.fixture
-def client(server: LlmServer) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0, timeout=20) as one:
-        yield one
 
 
 def line(number: int, api: str = "responses", text: str = TEXT) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 import urllib.error
-from collections.abc import Iterator
 from pathlib import Path
 
 import openai
@@ -18,23 +17,6 @@ import pytest
 
 from helpers.asking import TEXT, ask, text_of
 from helpers.llm import KEY, LlmServer, llm_server
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlmServer]:
-    with llm_server(tmp_path_factory.mktemp("server"), latency=0.0) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def as_at_the_start(server: LlmServer) -> None:
-    server.reset()
-
-
-@pytest.fixture
-def client(server: LlmServer) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0, timeout=20) as one:
-        yield one
 
 
 def test_requests_a_minute(client: openai.OpenAI, server: LlmServer) -> None:
