@@ -432,9 +432,50 @@ def test_where_a_provider_has_no_room_for_so_many_fewer_are_sent(tmp_path: Path,
 def test_two_runs_at_once_send_nothing_twice(tmp_path: Path, server: LlmServer) -> None:
     place = batch_job(tmp_path)
     runs = [place.start("run", "job.py", env=server.environment) for _ in range(2)]
-    assert [one.wait(100) for one in runs] == [0, 0]
+    assert [one.wait(100) for one in runs] == [0, 0], (tmp_path / "said.txt").read_text()
     assert set(carried_out(server).values()) == {1} and len(carried_out(server)) == RECORDS
     assert place.status()["counts"]["succeeded"] == RECORDS
+
+
+PUT_OFF_BEHIND_ITS_BACK = """
+import asyncio, apsw, pathlib, onward.engine.batches as batches
+
+go, first, look = pathlib.Path("go"), os.environ.get("FIRST"), batches.Batches.look
+
+def waiting():
+    store = apsw.Connection(".onward/onward.db", flags=apsw.SQLITE_OPEN_READONLY)
+    return store.execute("SELECT count(*) FROM records WHERE hold = 'batch'").get
+
+async def looked(self, is_quiet):
+    stays = await look(self, is_quiet)
+    if not first and is_quiet and not stays and not go.exists():
+        go.touch()
+        while waiting() < 3:
+            await asyncio.sleep(0.02)
+    return stays
+
+batches.Batches.look = looked
+
+@job.step
+async def classify(record) -> Verdict:
+    while first and not go.exists():
+        await asyncio.sleep(0.02)
+    return await model.ask(prompt, text=record["text"], returns=Verdict)
+"""
+
+
+def test_a_run_stays_for_what_another_puts_off_as_it_looks(tmp_path: Path, server: LlmServer) -> None:
+    place = batch_job(tmp_path, PUT_OFF_BEHIND_ITS_BACK, texts=["one", "two", "three"])
+    first = place.start("run", "job.py", env={**server.environment, "FIRST": "1"})
+    try:
+        wait_until(
+            lambda: (tmp_path / ".onward/onward.db").exists() and place.status()["counts"]["in_progress"] == 3, 30
+        )
+        ran = run(place, server)
+        assert (tmp_path / "go").exists() and (ran.code, ran.counts) == (0, {"succeeded": 3})
+    finally:
+        assert first.wait(30) == 0
+    assert set(carried_out(server).values()) == {1}
 
 
 KILLS = """

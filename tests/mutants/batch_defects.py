@@ -128,4 +128,11 @@ BATCH_DEFECTS = (
         ),
         (RUNS, "-k", "a_limit"),
     ),
+    Defect(
+        "batch-put-off-elsewhere",
+        "a run ends beside records that another one has just put off",
+        "engine/govern.py",
+        (('if counts.held.get("batch") and await', 'if counts.held.get("nothing") and await'),),
+        (RUNS, "-k", "as_it_looks"),
+    ),
 )

@@ -51,9 +51,10 @@ class Batches:
         self._something_waits = True  # be it from an earlier run
         self._elsewhere = 0
         self._most: dict[Where, int] = {}
-        worker.on_put_off = self._put_off
+        worker.on_put_off = self.look_again
 
-    def _put_off(self) -> None:
+    def look_again(self) -> None:
+        """Records are put off, by this run or another: what they wait for may have to be sent."""
         self._something_waits = True
 
     async def _ask(self, question: Callable[[BatchStore], T]) -> T:
@@ -71,6 +72,12 @@ class Batches:
         if self._something_waits:
             more_to_come = any(carrier.is_bringing for carrier in self._carriers.values())
             await self._send_waiting(is_quiet and not more_to_come)
+        if not self._stays:
+            await self._take_over()  # another run may have sent meanwhile what waited
+        return self._stays
+
+    @property
+    def _stays(self) -> bool:
         return bool(self._tasks or self._elsewhere or self._something_waits)
 
     async def _take_over(self) -> None:

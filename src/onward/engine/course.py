@@ -152,7 +152,8 @@ class Course:
         entry, fence = self._held(), self.attempt.claimed.fence
         again = sends_again(entry, fence)
         if isinstance(outcome, Returned):
-            self.attempt.entry = replace(entry, origin=None, origin_job=None)  # whoever sent it before, so has this one
+            if entry.origin is not None:  # whoever sent it before, so has this one
+                self.attempt.entry = replace(entry, origin=None, origin_job=None)
             return self._receipt(outcome.text, None)
         if not isinstance(outcome, Raised) or not outcome.failure.not_applied:
             return self._unknown(outcome, again)

@@ -208,7 +208,7 @@ class Governor:
             return False
         if not self._feed.brings_nothing(worker.tally.counts.source_complete):
             return False
-        counts = await asyncio.wrap_future(self._journal.ask(lambda store: store.counts(store.instance_of(self._run))))
+        counts = await self._count()
         worker.tally.refresh(counts)
         if worker.held or not self._feed.brings_nothing(counts.source_complete):
             return False
@@ -219,10 +219,28 @@ class Governor:
         if counts.of(State.IN_PROGRESS):
             self._done_at = self._parting = None
             return False
+        if counts.held.get("batch") and await self._answers_come(counts.held["batch"]):
+            self._done_at = self._parting = None
+            return False
         if counts.of(State.PENDING) - counts.held.get("stale", 0) > 0:
             return await self._not_stayed_for(None, await self._answers_due(counts))
         self._parting = None
         return self._waited_long_enough(await self._answers_due(counts))
+
+    async def _answers_come(self, waiting: int) -> bool:
+        """Whether records, `waiting` of them as was just counted, wait for answers that will come: another run may have
+        put them off, or sent for them, since the batches were looked at."""
+        if self._batches is None:
+            return False
+        self._batches.look_again()
+        if await self._batches.look(self._is_quiet()):
+            return True
+        counts = await self._count()
+        self._worker.dry = counts.held.get("batch", 0) == waiting
+        return not self._worker.dry
+
+    async def _count(self) -> Counts:
+        return await asyncio.wrap_future(self._journal.ask(lambda store: store.counts(store.instance_of(self._run))))
 
     def _is_quiet(self) -> bool:
         """Whether nothing can be worked on before requests that wait are answered."""

@@ -35,11 +35,14 @@ def idempotency_key(effect: str, fields: Mapping[str, Any]) -> str:
 
     Raises NoIdentity for floats and everything else that has no exact text.
     """
-    encoded = [(name, *_encoded(name, value)) for name, value in sorted(fields.items())]
-    if not any(text for _, _, text in encoded):
+    is_empty, listed = True, []
+    for name, value in sorted(fields.items()):
+        tag, text = _encoded(name, value)
+        listed.append(f'[{_quoted(name)},"{tag}",{_quoted(text)}]')
+        is_empty = is_empty and not text
+    if is_empty:
         raise NoIdentity("all fields of the identity are empty")
-    listed = ",".join([f"[{_quoted(name)},{_quoted(tag)},{_quoted(text)}]" for name, tag, text in encoded])
-    text = f"[{_quoted(effect)},[{listed}]]"
+    text = f"[{_quoted(effect)},[{','.join(listed)}]]"
     return PREFIX + hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).hexdigest()
 
 

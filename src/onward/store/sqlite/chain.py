@@ -32,7 +32,7 @@ def tell(change: Change, entries: Iterable[Telling], *, run: int | None = None, 
 def _append(change: Change, block: Sequence[Telling], run: int | None, actor: str | None) -> None:
     seq, head = tip_of(change, run)
     instance, now, rows = change.instance, change.now, []
-    keys = dict(change.rows("keys_of", list({one[0] for one in block} - {None})))
+    keys = dict(change.array("keys_of", list({one[0] for one in block} - {None})))
     for one in block:
         record, event, step, reason, detail = (*one, None, None, None)[:5]
         if isinstance(reason, str):

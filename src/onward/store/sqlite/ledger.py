@@ -17,7 +17,6 @@ from onward.model import Entry, EntryState, Fact, Met, State
 from onward.policy.effects import meeting
 from onward.store.sqlite.change import Change
 
-SETTLED = (EntryState.ABSENT, EntryState.CONFIRMED)
 OPEN = (State.PENDING, State.IN_PROGRESS, State.UNCONFIRMED)
 GOES_ON_GONE = (State.IN_PROGRESS, State.UNCONFIRMED)  # though its record has vanished from the source
 Holds = dict[tuple[int, int], Met]
@@ -37,14 +36,22 @@ def apply(change: Change, facts: Sequence[Fact], living: Living) -> Holds | None
     facts = [fact for fact in facts if fact.effect is not None]
     if not facts:
         return {}
-    intents = [fact for fact in facts if fact.effect is not None and fact.effect.payload is not None]
-    settled = [_settled_row(fact) for fact in facts if fact.effect is not None and fact.effect.payload is None]
-    again = [row for row in settled if row[4] == EntryState.INTENDED]
-    others = [row for row in settled if row[4] != EntryState.INTENDED]
-    for block, rows in (("intend_again", again), ("settle_entries", others)):
+    intents: list[Fact] = []
+    said: dict[str, list[list[Any]]] = {"confirm_entries": [], "intend_again": [], "settle_entries": []}
+    for fact in facts:
+        effect = fact.effect
+        if effect is None or effect.payload is not None:
+            intents.append(fact)
+        elif effect.state is EntryState.CONFIRMED:
+            said["confirm_entries"].append([effect.name, effect.key, fact.record, effect.receipt])
+        else:
+            again = effect.state is EntryState.INTENDED
+            said["intend_again" if again else "settle_entries"].append(_settled_row(fact))
+    for block, rows in said.items():
         if rows and change.execute(block, rows) != len(rows):
             return None
-    wake(change, [row for row in others if row[4] in SETTLED])
+    absent = [row for row in said["settle_entries"] if row[4] == EntryState.ABSENT]
+    wake(change, said["confirm_entries"] + absent)
     return _Intents(change, living).meet(intents) if intents else {}
 
 

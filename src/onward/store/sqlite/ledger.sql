@@ -66,12 +66,20 @@ WHERE effects.name = f.name AND effects.key = f.key AND effects.record = f.recor
 
 -- name: settle_entries
 UPDATE effects SET state = f.state, receipt = coalesce(f.receipt, effects.receipt), ask_at = f.ask_at, asks = f.asks,
-    sent_at = CASE WHEN f.state IN ('sent', 'confirmed') THEN coalesce(sent_at, :now) ELSE sent_at END,
+    sent_at = CASE WHEN f.state = 'sent' THEN coalesce(sent_at, :now) ELSE sent_at END,
     ended_at = iif(f.state = 'unknown' AND effects.state = 'intended' AND effects.fence = f.fence, :now, ended_at),
     ended_steady = iif(f.state = 'unknown' AND effects.state = 'intended' AND effects.fence = f.fence, :steady, ended_steady),
     ended_boot = iif(f.state = 'unknown' AND effects.state = 'intended' AND effects.fence = f.fence, :boot, ended_boot)
 FROM (SELECT value ->> 0 AS name, value ->> 1 AS key, value ->> 2 AS record, value ->> 3 AS fence, value ->> 4 AS state,
              value ->> 5 AS receipt, value ->> 6 AS asks, value ->> 7 AS ask_at FROM json_each(:rows)) f
+WHERE effects.name = f.name AND effects.key = f.key AND effects.record = f.record
+
+-- Most of what is settled: rows of name, key, record and receipt.
+-- name: confirm_entries
+UPDATE effects SET state = 'confirmed', receipt = coalesce(f.receipt, effects.receipt), ask_at = 0, asks = 0,
+    sent_at = coalesce(sent_at, :now)
+FROM (SELECT value ->> 0 AS name, value ->> 1 AS key, value ->> 2 AS record, value ->> 3 AS receipt
+      FROM json_each(:rows)) f
 WHERE effects.name = f.name AND effects.key = f.key AND effects.record = f.record
 
 -- name: entries

@@ -189,7 +189,7 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->
 FROM json_each(:rows)
 
 -- name: keys_of
-SELECT id, key FROM records WHERE id IN (SELECT value FROM json_each(:rows))
+SELECT json_group_array(json_array(id, key)) FROM records WHERE id IN (SELECT value FROM json_each(:rows))
 
 -- name: insert_history
 INSERT INTO history (instance, run, at, actor, seq, hash, record, event, step, reason, detail)
