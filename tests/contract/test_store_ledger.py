@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -481,9 +481,16 @@ def test_a_fact_about_an_entry_that_another_record_took_over_is_lost(bench: Benc
     assert entry_of(told).receipt == '"own"'
 
 
-def test_a_late_receipt_of_one_whose_entry_another_record_took_over_is_not_written(bench: Bench) -> None:
+def late_receipt(one: Claimed) -> Fact:
+    return going_on(one, SENT, receipt='"late"')
+
+
+@pytest.mark.parametrize("late", [late_receipt, done])
+def test_a_late_receipt_of_one_whose_entry_another_record_took_over_is_not_written(
+    bench: Bench, late: Callable[[Claimed], Fact]
+) -> None:
     run, again, b = adopted_while_held(bench)
-    assert bench.write(run, facts=[going_on(again, SENT, receipt='"late"')]).lost == {(again.id, again.fence)}
+    assert bench.write(run, facts=[late(again)]).lost == {(again.id, again.fence)}
     bench.state(run, unconfirmed(b, UNKNOWN))
     (told,) = [one for one in claim(bench, run) if one.id == b.id]
     assert entry_of(told).receipt is None

@@ -72,6 +72,6 @@ answer, `[[tenant=…]]`, `[[fault=NAME]]` and `[[fault=NAME*2]]` (only the firs
 | `batch_end` | "completed" | or "failed" (nothing done), "expired" |
 | `batch_done` | 1.0 | the share of lines that were answered before it expired |
 | `batch_lost` | 0 | so many lines are in neither file |
-| `batch_list_lag` | 0 | seconds until a new batch is listed |
+| `batch_list_lag` | 0 | seconds until a new batch is listed, from when its server was first asked for a list |
 | `end_batches` | null | "completed", "failed", "expired": all that run end so now |
 """

@@ -66,7 +66,7 @@ class Files:
 
 @dataclass
 class Batch:
-    """`times` holds when it came into each status. The switches are those of its creation."""
+    """`times` holds when it came into each status, `missed` when it could have been listed first. The switches are those of its creation."""
 
     id: str
     endpoint: str
@@ -82,6 +82,13 @@ class Batch:
     failed: int = 0
     output: str | None = None
     error: str | None = None
+    missed: float | None = None
+
+    def is_listed(self, now: float) -> bool:
+        """The lag begins when it is first not listed, however late that is."""
+        if self.missed is None:
+            self.missed = now
+        return now >= self.missed + self.switches.batch_list_lag
 
     def body(self) -> dict[str, Any]:
         moments = ("in_progress", "finalizing", "completed", "failed", "expired", "cancelling", "cancelled")
@@ -130,7 +137,7 @@ class Batches:
     def listed(self, after: str | None, limit: int) -> dict[str, Any]:
         """Newest first."""
         now = time.time()
-        names = [name for name, one in self._batches.items() if now >= one.made + one.switches.batch_list_lag][::-1]
+        names = [name for name, one in self._batches.items() if one.is_listed(now)][::-1]
         if after is not None:
             if after not in names:
                 raise not_found(f"Batch object: {after}")

@@ -304,6 +304,16 @@ ABOUT_THE_LEDGER = (
         "settled-for-another",
         "a fact about an entry that another record took over is written into it",
         "store/sqlite/ledger.sql",
+        (
+            ("AND effects.record = f.record\n\n-- Most of what", "\n\n-- Most of what"),
+            ("AND effects.record = f.record\n\n-- name: entries", "\n\n-- name: entries"),
+        ),
+        (LEDGER, "-k", "late_receipt"),
+    ),
+    Defect(
+        "confirmed-for-another",
+        "what is confirmed of an entry that another record took over is written into it",
+        "store/sqlite/ledger.sql",
         (("AND effects.record = f.record\n\n-- name: entries", "\n\n-- name: entries"),),
         (LEDGER, "-k", "late_receipt"),
     ),
@@ -407,7 +417,7 @@ ABOUT_CHANGES = (
         "bereaved-for-ever",
         "a record whose obligation was taken over is never told what became of it",
         "store/sqlite/ledger.py",
-        (("    wake(change, [row for row in others if row[4] in SETTLED])\n", ""),),
+        (('    wake(change, said["confirm_entries"] + absent)\n', ""),),
         ("tests/contract/test_store_adoption.py", "-k", "goes_on"),
     ),
     Defect(
