@@ -14,8 +14,8 @@ from clocks import HandClock
 from judge import chains
 from onward.codec import canonical_key
 from onward.model import Counts, Spent, State
+from onward.store.sql.spending import COUNTED
 from onward.store.sqlite.desk import SqliteDesk
-from onward.store.sqlite.spending import COUNTED
 from onward.store.sqlite.work import SqliteWorkStore
 
 WAITING = ("pending", "unconfirmed")
@@ -41,9 +41,8 @@ class SqliteStores:
     def desk(self) -> SqliteDesk:
         if self.path is not None:
             return SqliteDesk(self.path, self.clock)
-        made = SqliteDesk(None, self.clock, self.connection)
-        made._questions._locks = self._opened[0]._locks  # without a file only the store knows who lives
-        return made
+        # Without a file only the store knows who lives.
+        return SqliteDesk(None, self.clock, self.connection, self._opened[0]._locks)
 
     def die(self, store: SqliteWorkStore, run: int) -> None:
         # In this process the lock is what tells a living run from a dead one; its end is never written.

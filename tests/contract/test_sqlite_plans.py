@@ -10,14 +10,15 @@ from sqlite_stores import SqliteStores
 from store_conformance import Bench, failed
 
 from onward.ports.work import Batch
-from onward.store.sqlite import statements
+from onward.store.sql import statements
 from onward.store.sqlite.connection import open_writer
+from onward.store.sqlite.statements import PACKAGE
 
 SQL = {
-    **statements.load("work.sql"),
-    **statements.load("gates.sql"),
-    **statements.load("reading.sql"),
-    **statements.load("batching.sql"),
+    **statements.load(PACKAGE, "work.sql"),
+    **statements.load(PACKAGE, "gates.sql"),
+    **statements.load(PACKAGE, "reading.sql"),
+    **statements.load(PACKAGE, "batching.sql"),
 }
 ONCE_A_PASS = {
     "forget_partial",

@@ -51,7 +51,7 @@ BATCH_DEFECTS = (
     Defect(
         "batch-wait-without-end",
         "an answer that comes before its record is noted as waiting is missed",
-        "store/sqlite/batching.py",
+        "store/sql/batching.py",
         (('    change.execute("let_go_records", records, to_suspect=DEATHS_TO_SUSPECT)  # what', "    # what"),),
         (STORE, "-k", "before_the_wait"),
     ),
@@ -84,14 +84,14 @@ BATCH_DEFECTS = (
     Defect(
         "batch-strays-for-ever",
         "a step that asks something else each time goes on asking",
-        "store/sqlite/batching.py",
+        "store/sql/batching.py",
         ((" + has_strayed", ""),),
         (STORE, "-k", "come_back"),
     ),
     Defect(
         "batch-fault-stays",
         "a request that failed once fails for ever",
-        "store/sqlite/batching.py",
+        "store/sql/batching.py",
         (("        if fault:\n", "        if False:\n"),),
         (STORE, "-k", "told_once"),
     ),

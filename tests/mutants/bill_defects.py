@@ -18,7 +18,7 @@ BILL_DEFECTS = (
     Defect(
         "refused-answers-cost-nothing",
         "records that ended quarantined are no samples",
-        "store/sqlite/spending.py",
+        "store/sql/spending.py",
         (("elif fact.state is State.QUARANTINED and fact.failure is not None:", "elif False and fact.failure:"),),
         (BILL,),
     ),
@@ -58,7 +58,7 @@ BILL_DEFECTS = (
     Defect(
         "done-steps-to-come",
         "records that have a step's checkpoint are counted as having it to come",
-        "store/sqlite/billing.py",
+        "store/sql/billing.py",
         (("under_way - (counts.steps.get(step, 0) - finished - aside)", "under_way"),),
         (BILL,),
     ),
@@ -79,7 +79,7 @@ BILL_DEFECTS = (
     Defect(
         "sample-of-the-first",
         "a sample is of the first records and not spread over the source",
-        "store/sqlite/deciding.py",
+        "store/sql/deciding.py",
         (("(2 * one + 1) * total // (2 * number)", "one"),),
         (SAMPLES, "-k", "side_by_side"),
     ),

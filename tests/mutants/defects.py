@@ -212,21 +212,21 @@ DEFECTS = (
     Defect(
         "cursor-ahead-of-records",
         "a block that was cut keeps the cursor of the whole: what was cut is never read",
-        "store/sqlite/feeding.py",
+        "store/sql/feeding.py",
         (('    if block.partial:\n        change.execute("partly_fed")\n    else:\n', "    if True:\n"),),
         (f"{CONTRACT}/test_store_feeding.py", "-k", "partial"),
     ),
     Defect(
         "cursor-out-of-turn",
         "a block is taken although the one before it was refused",
-        "store/sqlite/feeding.py",
+        "store/sql/feeding.py",
         (("    if outcome.out_of_turn:\n", "    if False:\n"),),
         (f"{CONTRACT}/test_store_feeding.py", "-k", "out_of_turn or refused"),
     ),
     Defect(
         "duplicates-merged",
         "two records with one key become one, silently",
-        "store/sqlite/feeding.py",
+        "store/sql/feeding.py",
         (
             ("        if first != position:\n", "        if first is None:\n"),
             ("if last_pass == pass_number and old_position != position:", "if False:"),
@@ -260,14 +260,14 @@ DEFECTS = (
     Defect(
         "history-outside-the-commit",
         "the head that a run keeps is not moved with its entries",
-        "store/sqlite/chain.py",
+        "store/sql/chain.py",
         (('    change.execute("move_run_head"', '    _ = lambda: change.execute("move_run_head"'),),
         (f"{CONTRACT}/test_store_history.py",),
     ),
     Defect(
         "acts-in-the-chain-of-a-run",
         "what a person decides is written under the newest run",
-        "store/sqlite/chain.py",
+        "store/sql/chain.py",
         (("run = None if actor is not None else", "run = 1 if actor is not None else"),),
         ("tests/unit/test_operate_history.py", "-k", "decision"),
     ),

@@ -296,7 +296,7 @@ ABOUT_THE_LEDGER = (
     Defect(
         "confirmed-without-fence",
         "the confirmation of a run that lost the record is taken",
-        "store/sqlite/facts.py",
+        "store/sql/facts.py",
         (("    if changed != len(rows):\n        raise _FenceGone", "    if False:\n        raise _FenceGone"),),
         (LEDGER, "-k", "stale_holder"),
     ),
@@ -339,7 +339,7 @@ ABOUT_THE_LEDGER = (
     Defect(
         "both-may-send",
         "of two records with one obligation each is told that it may send",
-        "store/sqlite/ledger.py",
+        "store/sql/ledger.py",
         (
             (
                 "entry.state is EntryState.INTENDED and (entry.record, entry.fence) == (fact.record, fact.fence)",
@@ -351,14 +351,14 @@ ABOUT_THE_LEDGER = (
     Defect(
         "adopted-as-if-unsent",
         "the intent of a job that died is taken over as if nothing had been sent under it",
-        "store/sqlite/ledger.py",
+        "store/sql/ledger.py",
         (("lost_sight = adopted and entry.state is EntryState.INTENDED", "lost_sight = False"),),
         (LEDGER, "-k", "another_job"),
     ),
     Defect(
         "clock-set-back-makes-younger",
         "a clock that was set forward makes what was sent just now look landed",
-        "store/sqlite/ledger.py",
+        "store/sql/ledger.py",
         (("if elapsed is None else now - elapsed", "if True else now - elapsed"),),
         (LEDGER, "-k", "clock or set_forward"),
     ),
@@ -368,7 +368,7 @@ ABOUT_PEOPLE = (
     Defect(
         "word-about-anything",
         "a person's word is taken about a record that is not unconfirmed",
-        "store/sqlite/reconciling.py",
+        "store/sql/reconciling.py",
         (
             ("if state != State.UNCONFIRMED or entry not in OPEN:", "if False:"),
             ('        assert changed == 1, "the entry was open in this transaction"\n', ""),
@@ -378,14 +378,14 @@ ABOUT_PEOPLE = (
     Defect(
         "not-sent-ignored",
         "a person says that it was not sent, and the entry stays as it was",
-        "store/sqlite/reconciling.py",
+        "store/sql/reconciling.py",
         (("state = EntryState.ABSENT if receipt is None else", "state = EntryState.UNKNOWN if receipt is None else"),),
         (WORDS, "-k", "not_sent"),
     ),
     Defect(
         "word-without-a-trace",
         "what a person decides is not in the history",
-        "store/sqlite/reconciling.py",
+        "store/sql/reconciling.py",
         (("        self._tell(step)\n", ""),),
         (WORDS, "-k", "sent"),
     ),
@@ -395,28 +395,28 @@ ABOUT_CHANGES = (
     Defect(
         "open-effect-forgotten",
         "a changed input takes the place of one whose effect is open, which nobody asks about any more",
-        "store/sqlite/feeding.py",
+        "store/sql/feeding.py",
         (("if state != State.SUCCEEDED and (is_open or changed):", "if False:"),),
         ("tests/contract/test_store_changed_inputs.py", "-k", "keeps"),
     ),
     Defect(
         "old-input-sent",
         "a probe says that nothing was sent, and the old input is sent though a new one waits",
-        "store/sqlite/facts.py",
+        "store/sql/facts.py",
         (("facts, withdrawn = changed_inputs.withdrawn(change, facts)", "pass"),),
         ("tests/contract/test_store_changed_inputs.py", "-k", "finds_nothing"),
     ),
     Defect(
         "other-key-sent",
         "what was sent is sent again, since the fields of its key have changed",
-        "store/sqlite/ledger.py",
+        "store/sql/ledger.py",
         (("self._under_another_key([fact for fact in intents if _may_be_owed(fact)])", "{}"),),
         ("tests/contract/test_store_other_keys.py", "-k", "sent_again"),
     ),
     Defect(
         "bereaved-for-ever",
         "a record whose obligation was taken over is never told what became of it",
-        "store/sqlite/ledger.py",
+        "store/sql/ledger.py",
         (('    wake(change, said["confirm_entries"] + absent)\n', ""),),
         ("tests/contract/test_store_adoption.py", "-k", "goes_on"),
     ),
@@ -430,7 +430,7 @@ ABOUT_CHANGES = (
     Defect(
         "conflict-without-a-way-back",
         "a release out of a conflict comes upon it again, though the code was put back",
-        "store/sqlite/deciding.py",
+        "store/sql/deciding.py",
         (('if choice.act == "release" else []', "if False else []"),),
         ("tests/contract/test_store_changes.py", "-k", "conflict"),
     ),
@@ -459,7 +459,7 @@ NEWEST = (
     Defect(
         "hanging-call-not-waited-for",
         "a record meets an obligation whose call hangs in a living process, and goes on with it",
-        "store/sqlite/ledger.py",
+        "store/sql/ledger.py",
         (
             (
                 "sending = may_be and self._living.process_of(sent_by)",
@@ -492,7 +492,7 @@ NEWEST = (
     Defect(
         "vanished-in-mid-send-taken-over",
         "an obligation is taken over from a record that vanished while it is being sent",
-        "store/sqlite/ledger.py",
+        "store/sql/ledger.py",
         (
             (
                 "goes_on = state in GOES_ON_GONE if vanished else state in OPEN",
@@ -504,14 +504,14 @@ NEWEST = (
     Defect(
         "bereaved-in-progress-for-ever",
         "a record whose obligation was taken over while it was at work stays in progress in a living run",
-        "store/sqlite/facts.py",
+        "store/sql/facts.py",
         (("        _let_go(change, [fact for fact in facts if (fact.record, fact.fence) in bereaved])\n", ""),),
         ("tests/contract/test_store_bereaved.py", "-k", "taken"),
     ),
     Defect(
         "not-sent-of-a-living-call",
         'a person may say "not sent" of a call that may still be sending',
-        "store/sqlite/reconciling.py",
+        "store/sql/reconciling.py",
         (("if self._word.receipt is None and may_be_sending(state, entry) and", "if False and"),),
         (WORDS, "-k", "may_still_be_sending"),
     ),

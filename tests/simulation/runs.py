@@ -23,8 +23,8 @@ from onward.policy.failures import Classified
 from onward.policy.suspects import DEATHS_TO_CONVICT
 from onward.ports.desk import Choice
 from onward.ports.work import Batch, ClaimWish, RunStart
-from onward.store.sqlite.asking import Questions
-from onward.store.sqlite.deciding import Act
+from onward.store.sql.asking import Questions
+from onward.store.sql.deciding import Act
 from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.work import SqliteWorkStore
 from simulation.model import LEASE, Lost, Model

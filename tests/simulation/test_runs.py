@@ -58,7 +58,7 @@ def test_a_seed_tells_the_same_story_every_time() -> None:
 
 
 def test_a_store_that_forgets_a_fence_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    from onward.store.sqlite.change import SQL
+    from onward.store.sql.change import SQL
 
     monkeypatch.setitem(SQL, "put_back_dead", SQL["put_back_dead"].replace("fence = fence + 1, ", ""))
     with pytest.raises(Wrong, match="seed"), database() as made:

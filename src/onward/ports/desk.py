@@ -63,6 +63,15 @@ class Decided:
     corrected: int = 0
     passed_over: dict[str, int] = field(default_factory=dict)
 
+    def add(self, more: Decided) -> None:
+        """What another act of the same kind did is counted here, too."""
+        self.count += more.count
+        self.corrected += more.corrected
+        for step, number in more.from_steps.items():
+            self.from_steps[step] = self.from_steps.get(step, 0) + number
+        for state, number in more.passed_over.items():
+            self.passed_over[state] = self.passed_over.get(state, 0) + number
+
 
 @dataclass(frozen=True, slots=True)
 class Word:

@@ -31,10 +31,7 @@ SELECT gate, whole, reason, until, run FROM gates WHERE instance = :instance ORD
 -- name: record_gate
 SELECT instance, gate FROM records WHERE id = :record
 
--- name: pauses
-SELECT name, at, actor, reason FROM pauses WHERE instance = :instance ORDER BY name
-
--- name: waiting_by_gate
+-- name: count_by_gate
 SELECT gate, count(*) FROM records
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NULL
 GROUP BY gate

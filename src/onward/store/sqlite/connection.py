@@ -65,7 +65,7 @@ def open_writer(
             raise StoreMissing(f"there is no store at {path}; run the job first, or check --store")
         _prepare(path, new)
         RunLocks(path).check()  # where there are none, SQLite would wait for a minute and blame another program
-    with _plain_errors(path):
+    with plain_errors(path):
         connection = _connect(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         if waits is not None:
             connection.set_busy_handler(Patience(path, waits))
@@ -77,7 +77,7 @@ def open_writer(
 
 def reopen_writer(path: Path) -> apsw.Connection:
     """Another writing connection to a store that this process has open already."""
-    with _plain_errors(path):
+    with plain_errors(path):
         connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
         with _closed_if_refused(connection):
             patiently(lambda: _configure_writer(connection, path))
@@ -95,7 +95,7 @@ def open_reader(path: Path) -> apsw.Connection:
     if not _exists(path):
         raise StoreMissing(f"there is no store at {path}; run the job first, or check --store")
     _check_header(path)
-    with _plain_errors(path):
+    with plain_errors(path):
         connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
         with _closed_if_refused(connection):
             connection.execute("PRAGMA query_only = 1")
@@ -208,7 +208,7 @@ def _is_foreign(path: Path) -> bool:
     """Whether an unmarked file has tables. Ours are marked by the commit that makes them, which may lie in the log."""
     beside = any(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal"))
     address = path.absolute().as_uri() + ("" if beside else "?immutable=1")
-    with _plain_errors(path):
+    with plain_errors(path):
         return patiently(lambda: _has_unmarked_tables(address))
 
 
@@ -312,7 +312,7 @@ def transaction(connection: apsw.Connection) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _plain_errors(path: Path | None) -> Iterator[None]:
+def plain_errors(path: Path | None) -> Iterator[None]:
     try:
         yield
     except apsw.Error as error:

@@ -11,7 +11,7 @@ from onward.ports.clock import Clock
 from onward.ports.desk import ExportWish
 from onward.ports.sink import ExportRow
 from onward.ports.work import Batch, Outcome
-from onward.store.sqlite.asking import PERSON, Questions
+from onward.store.sql.asking import PERSON, Questions
 from onward.store.sqlite.work import SqliteWorkStore
 
 LONG_AGO = 1.0
@@ -82,7 +82,7 @@ class InMemoryStore(SqliteWorkStore):
     def rows(self, wish: ExportWish) -> Iterator[ExportRow]:
         """An export of its one instance."""
         instance = next(iter(self._instances.values()))
-        return Questions(self._connection, self._locks, self._clock).export(instance, wish)
+        return Questions(self).export(instance, wish)
 
 
 def _do_not_wait_for_an_answer(fact: Fact) -> None:

@@ -1,3 +1,9 @@
+-- name: source_complete
+SELECT source_complete FROM instances WHERE id = :instance
+
+-- name: count_lineages
+SELECT what, name, n FROM counts WHERE instance = :instance AND what IN ('lineage', 'lineage_changed')
+
 -- name: versions_run
 SELECT DISTINCT versions FROM runs WHERE instance = :instance
 

@@ -37,5 +37,5 @@ WHERE r.state <> 'succeeded' AND r.instance = :instance AND r.vanished IN (0, 1)
   AND (r.state = 'unconfirmed' OR r.state IN ('in_progress', 'pending') AND r.fence > 0 AND e.name IS NOT NULL)
 ORDER BY r.position, r.id
 
--- name: open_runs
+-- name: all_open_runs
 SELECT id, boot, lease_until FROM runs WHERE ended IS NULL

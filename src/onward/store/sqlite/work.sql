@@ -8,7 +8,8 @@ FROM instances WHERE job = :job AND name = :name
 
 -- name: insert_run
 INSERT INTO runs (instance, host, params, versions, started, boot, lease_until)
-VALUES (:instance, :host, :params, :versions, :now, :boot, :lease_until)
+VALUES (:instance, :host, :params, :versions, :now, :boot, :steady + :lease)
+RETURNING id
 
 -- name: insert_versions
 INSERT INTO versions (instance, step, version, parts)
@@ -22,7 +23,7 @@ SELECT id, told, boot, lease_until FROM runs WHERE instance = :instance AND ende
 SELECT ended IS NULL FROM runs WHERE id = :run
 
 -- name: renew_run
-UPDATE runs SET lease_until = :lease_until WHERE id = :run AND ended IS NULL
+UPDATE runs SET lease_until = :steady + :lease WHERE id = :run AND ended IS NULL
 
 -- name: note_stop
 UPDATE runs SET told = coalesce(told, :reason) WHERE id = :run AND ended IS NULL
@@ -225,8 +226,9 @@ WHERE NOT EXISTS (SELECT 1 FROM lineages WHERE instance = :instance AND versions
 -- name: find_lineage
 SELECT id FROM lineages WHERE instance = :instance AND versions = :versions AND skipped IS :skipped
 
--- name: add_count
-INSERT INTO counts (instance, what, name, n) VALUES (:instance, :what, :name, :n)
+-- name: add_counts
+INSERT INTO counts (instance, what, name, n)
+SELECT :instance, value ->> 0, value ->> 1, value ->> 2 FROM json_each(:rows) WHERE true
 ON CONFLICT DO UPDATE SET n = n + excluded.n
 
 -- name: counts

@@ -11,8 +11,8 @@ from onward.policy import transitions
 from onward.policy.pace import LONGEST_WAIT
 from onward.policy.suspects import SUSPECT
 from onward.ports.work import ClaimWish
-from onward.store.sqlite import gates, ledger
-from onward.store.sqlite.change import Change
+from onward.store.sql import gates, ledger
+from onward.store.sql.change import Change
 
 INPUT = 5
 STATE = 12

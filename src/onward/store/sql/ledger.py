@@ -6,8 +6,8 @@ makes the entry, supersedes one that is known as not applied, or is told what it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -15,7 +15,8 @@ import orjson
 from onward.codec import plain_key
 from onward.model import Entry, EntryState, Fact, Met, State
 from onward.policy.effects import meeting
-from onward.store.sqlite.change import Change
+from onward.store.sql.change import Change
+from onward.store.sql.transaction import Life
 
 OPEN = (State.PENDING, State.IN_PROGRESS, State.UNCONFIRMED)
 GOES_ON_GONE = (State.IN_PROGRESS, State.UNCONFIRMED)  # though its record has vanished from the source
@@ -23,15 +24,7 @@ Holds = dict[tuple[int, int], Met]
 Place = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Living:
-    """Whether a run is alive, by number, boot and lease; and whether the process lives that a run was in."""
-
-    run: Callable[[int, str, float], bool]
-    process_of: Callable[[int], bool]
-
-
-def apply(change: Change, facts: Sequence[Fact], living: Living) -> Holds | None:
+def apply(change: Change, facts: Sequence[Fact], life: Life) -> Holds | None:
     """Write what the facts say of their entries; what intents came upon, or None where an entry is no longer theirs."""
     facts = [fact for fact in facts if fact.effect is not None]
     if not facts:
@@ -52,7 +45,7 @@ def apply(change: Change, facts: Sequence[Fact], living: Living) -> Holds | None
             return None
     absent = [row for row in said["settle_entries"] if row[4] == EntryState.ABSENT]
     wake(change, said["confirm_entries"] + absent)
-    return _Intents(change, living).meet(intents) if intents else {}
+    return _Intents(change, life).meet(intents) if intents else {}
 
 
 def wake(change: Change, places: Sequence[Sequence[Any]]) -> None:
@@ -86,9 +79,9 @@ def may_be_sending(state: str, entry: str | None) -> bool:
 class _Intents:
     """The intents of one commit, in turn: each sees what those before it have changed."""
 
-    def __init__(self, change: Change, living: Living):
+    def __init__(self, change: Change, life: Life):
         self._change = change
-        self._living = living
+        self._life = life
         self._alive: dict[int, bool] = {}
 
     def meet(self, intents: Sequence[Fact]) -> Holds:
@@ -201,14 +194,15 @@ class _Intents:
             origin_job = f"{job} ({name})" if name else job
             origin = f"record {plain_key(record_key)} of {origin_job}"
             may_be = may_be_sending(state, entry.state) and not in_good_hands
-            sending = may_be and self._living.process_of(sent_by)
+            sending = may_be and self._life.is_held(self._change.transaction, sent_by)
             known[entry.name, entry.key] = entry, in_good_hands, sending, origin, origin_job
         return known
 
     def _is_alive(self, instance: int) -> bool:
         if instance not in self._alive:
             runs = self._change.rows("open_runs_of", other=instance)
-            self._alive[instance] = any(self._living.run(*run) for run in runs)
+            transaction = self._change.transaction
+            self._alive[instance] = any(self._life.is_alive(transaction, *run) for run in runs)
         return self._alive[instance]
 
 

@@ -12,9 +12,10 @@ import orjson
 from onward.model import EntryState, Fact, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
-from onward.store.sqlite import batching, chain, changed_inputs, ledger
-from onward.store.sqlite.change import Change, cause, storable
-from onward.store.sqlite.ledger import Holds, Living
+from onward.store.sql import batching, chain, changed_inputs, ledger
+from onward.store.sql.change import Change, cause, storable
+from onward.store.sql.ledger import Holds
+from onward.store.sql.transaction import Life
 
 # Facts that differ in nothing but their record are written by one statement.
 Groups = dict[tuple[Any, ...], list[int]]
@@ -34,18 +35,18 @@ class Applied:
     renewed: set[tuple[int, int]] = field(default_factory=set)
 
 
-def apply(change: Change, facts: Sequence[Fact], lineages: dict[object, int], living: Living) -> Applied:
+def apply(change: Change, facts: Sequence[Fact], lineages: dict[object, int], life: Life) -> Applied:
     """Apply all facts whose fence holds."""
     some_wait = changed_inputs.some_wait(change)
     withdrawn: set[tuple[int, int]] = set()
     if some_wait:
         facts, withdrawn = changed_inputs.withdrawn(change, facts)
-    change.connection.execute("SAVEPOINT facts")
+    change.transaction.begin_part()
     try:
-        finished, met = _write(change, facts, lineages, living)
+        finished, met = _write(change, facts, lineages, life)
         lost: set[tuple[int, int]] = set()
     except _FenceGone:
-        change.connection.execute("ROLLBACK TO facts")
+        change.transaction.undo_part()
         lineages.clear()  # those interned since the savepoint are gone with it
         asked = {(fact.record, fact.fence) for fact in facts}
         lost = asked - {(record, fence) for record, fence in change.array("holders", [list(one) for one in asked])}
@@ -53,8 +54,8 @@ def apply(change: Change, facts: Sequence[Fact], lineages: dict[object, int], li
         _let_go(change, [fact for fact in facts if (fact.record, fact.fence) in bereaved])
         lost |= bereaved
         facts = [fact for fact in facts if (fact.record, fact.fence) not in lost]
-        finished, met = _write(change, facts, lineages, living)
-    change.connection.execute("RELEASE facts")
+        finished, met = _write(change, facts, lineages, life)
+    change.transaction.end_part()
     batching.apply(change, facts)
     applied = Applied(lost, met)
     _count(change, facts, finished, changed_inputs.finished(change, facts) if some_wait else {})
@@ -92,10 +93,10 @@ def _key_fields(fact: Fact) -> str:
 
 
 def _write(
-    change: Change, facts: Sequence[Fact], lineages: dict[object, int], living: Living
+    change: Change, facts: Sequence[Fact], lineages: dict[object, int], life: Life
 ) -> tuple[Counter[int], Holds]:
     """Raises _FenceGone; how many records finished by each lineage, and what intents met."""
-    met = ledger.apply(change, facts, living)  # the entry first: whoever takes a record over reads it first
+    met = ledger.apply(change, facts, life)  # the entry first: whoever takes a record over reads it first
     if met is None:
         raise _FenceGone
     finishing: Groups = defaultdict(list)

@@ -4,36 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import apsw
 import orjson
 
 from onward.model import Counts, ResultGroup, State
 from onward.policy.versions import before
 from onward.ports.bill import Bill, CostSums, Pace
-from onward.store.sqlite import statements
-from onward.store.sqlite.reading import read_counts, read_result_versions
+from onward.store.sql.reading import read_counts, read_result_versions
+from onward.store.sql.transaction import Transaction
 
-SQL = statements.load("billing.sql")
 TO_GO = (State.PENDING, State.IN_PROGRESS, State.UNCONFIRMED)
 
 
-def read_bill(connection: apsw.Connection, instance: int, steps: Sequence[str], again: bool) -> Bill:
+def read_bill(transaction: Transaction, instance: int, steps: Sequence[str], again: bool) -> Bill:
     """`steps`: today's, in order; `again`: what failed is counted, too."""
-    with connection:
-        return _read_bill(connection, instance, steps, again)
-    raise AssertionError("the reading does not swallow faults")
-
-
-def _read_bill(connection: apsw.Connection, instance: int, steps: Sequence[str], again: bool) -> Bill:
-    counts = read_counts(connection, instance)
-    groups = read_result_versions(connection, instance).groups
+    counts = read_counts(transaction, instance)
+    groups = read_result_versions(transaction, instance).groups
     bindings = {"instance": instance}
     failed: dict[str, int] = {}
     if again and (number := counts.of(State.FAILED)):
-        having = dict(connection.execute(SQL["failed_with"], bindings))
+        having: dict[str, int] = dict(transaction.rows("failed_with", bindings))
         failed = {step: number - having.get(step, 0) for step in steps}
     return Bill(
-        [CostSums(*row) for row in connection.execute(SQL["sums"], bindings)],
+        [CostSums(*row) for row in transaction.rows("sums", bindings)],
         _to_go(counts, groups, steps),
         failed,
         _reached(groups, steps),
@@ -65,15 +57,15 @@ def _reached(groups: Sequence[ResultGroup], steps: Sequence[str]) -> dict[str, f
     return {step: 1 - number / total for step, number in ended.items()}
 
 
-def read_version_parts(connection: apsw.Connection, instance: int) -> dict[tuple[str, str], dict[str, str]]:
-    rows = connection.execute(SQL["version_parts"], {"instance": instance})
+def read_version_parts(transaction: Transaction, instance: int) -> dict[tuple[str, str], dict[str, str]]:
+    rows = transaction.rows("version_parts", {"instance": instance})
     return {(step, version): orjson.loads(parts) for step, version, parts in rows}
 
 
-def read_pace(connection: apsw.Connection, instance: int) -> Pace | None:
+def read_pace(transaction: Transaction, instance: int) -> Pace | None:
     """That of the newest run that has one."""
-    found = connection.execute(SQL["newest_pace"], {"instance": instance}).fetchone()
-    return None if found is None else Pace(*orjson.loads(found[0]))
+    found = transaction.rows("newest_pace", {"instance": instance})
+    return Pace(*orjson.loads(found[0][0])) if found else None
 
 
 def as_text(pace: Pace) -> str:

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from typing import Any
 
-import apsw
 import orjson
 
 from onward.codec import loads
 from onward.model import Counts, State, StepVersion
 from onward.policy.effects import SENDING, UNDECODABLE
 from onward.policy.suspects import SUSPECT
-from onward.ports.clock import Clock
 from onward.ports.desk import Became, ExportWish
 from onward.ports.facts import Cause, FailedRecord, InFlight, InstanceFacts, RunFacts, Standing, Waiting
 from onward.ports.sink import ExportRow
 from onward.ports.work import Pause
-from onward.store.sqlite import statements
-from onward.store.sqlite.batching import BATCH
-from onward.store.sqlite.liveness import RunLocks
-from onward.store.sqlite.reading import read_counts, read_older_outputs, read_result_versions
-from onward.store.sqlite.spool import NOTHING, Spool
+from onward.store.sql.batching import BATCH
+from onward.store.sql.reading import read_counts, read_older_outputs, read_result_versions
+from onward.store.sql.spool import NOTHING, Spool
+from onward.store.sql.transaction import Readable, Row, Transaction
 
-SQL = statements.load("asking.sql")
 PAGE = 500
 PAGE_BYTES = 8 << 20
 IN_FLIGHT = 10
@@ -50,44 +46,43 @@ DEAD_HOLDER = "held by a run that died; the next run takes it up"
 
 
 class Questions:
-    """Asks one connection. `locks` tell which runs live."""
+    """Asks one store."""
 
-    def __init__(self, connection: apsw.Connection, locks: RunLocks, clock: Clock):
-        self.connection = connection
-        self._locks = locks
-        self._clock = clock
+    def __init__(self, store: Readable):
+        self._store = store
 
     def rows(self, block: str, **bindings: Any) -> list[tuple[Any, ...]]:
-        return list(self.connection.execute(SQL[block], bindings))
+        with self.one_reading() as transaction:
+            return transaction.rows(block, bindings)
 
-    @contextlib.contextmanager
-    def one_reading(self) -> Iterator[None]:
+    def one_reading(self) -> AbstractContextManager[Transaction]:
         """What is asked inside sees one state of the store."""
-        with self.connection:
-            yield
+        return self._store.reading()
 
     def instances(self, job: str) -> list[InstanceFacts]:
-        with self.one_reading():
-            return [self._instance(number, name) for number, name in self.rows("instances", job=job)]
+        with self.one_reading() as transaction:
+            return [self._instance(transaction, number, name) for number, name in self.rows("instances", job=job)]
 
-    def _instance(self, number: int, name: str) -> InstanceFacts:
+    def _instance(self, transaction: Transaction, number: int, name: str) -> InstanceFacts:
         newest = self.rows("newest_run", instance=number)
         params, versions = newest[0] if newest else ("{}", "[]")
         runs = self.runs(number)
         return InstanceFacts(
             number,
             name,
-            read_counts(self.connection, number),
+            read_counts(transaction, number),
             params,
             tuple(StepVersion(step, version) for step, version in orjson.loads(versions)),
             runs[-1] if runs else None,
         )
 
     def runs(self, instance: int) -> list[RunFacts]:
-        return [self._run(*row) for row in self.rows("runs", instance=instance)]
+        with self.one_reading() as transaction:
+            return [self._run(transaction, *row) for row in transaction.rows("runs", {"instance": instance})]
 
     def _run(
         self,
+        transaction: Transaction,
         run: int,
         started: float,
         ended: float | None,
@@ -99,45 +94,36 @@ class Questions:
         lease_until: float,
         head: str,
     ) -> RunFacts:
-        alive = ended is None and self.lives(run, boot, lease_until)
+        alive = ended is None and self._store.life.is_alive(transaction, run, boot, lease_until)
         return RunFacts(run, started, ended, exit_code, host, reason, told, alive, head)
 
-    def lives(self, run: int, boot: str, lease_until: float) -> bool:
-        """Whether a run that has not ended is alive."""
-        if boot != self._clock.boot or lease_until <= self._clock.steady():
-            return False
-        return self.is_held(run)
-
-    def is_held(self, run: int) -> bool:
-        """Whether the process lives that a run was in, and the run goes on there, or a call that it gave up on may."""
-        try:
-            return self._locks.is_held(run)
-        except OSError:  # a folder that cannot be written has no lock file to ask; the lease must do
-            return True
+    def _now(self) -> float:
+        with self.one_reading() as transaction:
+            return transaction.now
 
     def standing(self, instance: int, today: Mapping[str, str]) -> Standing:
-        with self.one_reading():
-            counts = read_counts(self.connection, instance)
+        with self.one_reading() as transaction:
+            counts = read_counts(transaction, instance)
             runs = self.runs(instance)
             alive = orjson.dumps([run.run for run in runs if run.alive]).decode()
             return Standing(
                 counts,
-                read_result_versions(self.connection, instance).groups,
+                read_result_versions(transaction, instance).groups,
                 self._waiting(instance, counts, runs, alive),
                 runs,
                 [
                     self._in_flight(*row)
                     for row in self.rows("in_flight", instance=instance, alive=alive, limit=IN_FLIGHT)
                 ],
-                read_older_outputs(self.connection, instance, today),
+                read_older_outputs(transaction, instance, today),
             )
 
     def _waiting(self, instance: int, counts: Counts, runs: list[RunFacts], alive: str) -> list[Waiting]:
         found = []
-        number, until = self.rows("back_off", instance=instance, now=self._clock.now())[0]
+        number, until = self.rows("back_off", instance=instance, now=self._now())[0]
         if number:
             found.append(Waiting(WAITS[None], number, until))
-        found += self.at_gates(instance, dict(self.rows("waiting_by_gate", instance=instance)), runs)
+        found += self.at_gates(instance, dict(self.rows("count_by_gate", instance=instance)), runs)
         others = {hold: number for hold, number in counts.held.items() if hold not in (PERSON, BATCH)}
         found += [Waiting(WAITS.get(hold, hold), number) for hold, number in others.items()]
         if counts.held.get(BATCH):
@@ -163,7 +149,7 @@ class Questions:
         told: set[str] = set()
         for gate, whole, reason, until, run in self.rows("standings", instance=instance):
             number = counts.get(gate, 0) + (counts.get(None, 0) if whole else 0)
-            holds = run in alive or (until is not None and until > self._clock.now())
+            holds = run in alive or (until is not None and until > self._now())
             if number and holds and gate not in told:
                 told.add(gate)
                 found.append(Waiting(reason, number, until))
@@ -198,9 +184,9 @@ class Questions:
     def failures(self, instance: int, states: Sequence[State], kind: str | None) -> Iterator[FailedRecord]:
         among = orjson.dumps(states).decode()
         with Spool(1) as spool:
-            spool.fill(
-                self.connection.execute(SQL["failed_records"], {"instance": instance, "states": among, "kind": kind})
-            )
+            with self.one_reading() as transaction:
+                bindings = {"instance": instance, "states": among, "kind": kind}
+                spool.fill(transaction.stream("failed_records", bindings))
             for page in spool.pages(PAGE):
                 ids = orjson.dumps([record for (record,) in page]).decode()
                 for row in self.rows("failed_page", rows=ids, states=among):
@@ -216,9 +202,7 @@ class Questions:
         return sorted(found, key=lambda cause: -sum(cause.states.values()))
 
     def find(self, instance: int, keys: Iterable[str]) -> dict[str, int]:
-        return dict(
-            self.connection.execute(SQL["find"], {"instance": instance, "keys": orjson.dumps(list(keys)).decode()})
-        )
+        return dict(self.rows("find", instance=instance, keys=orjson.dumps(list(keys)).decode()))
 
     def lineages(self, instance: int) -> dict[int, Lineage]:
         return {
@@ -228,24 +212,24 @@ class Questions:
 
     def export(self, instance: int, wish: ExportWish) -> Iterator[ExportRow]:
         with Spool(5) as spool:
-            with self.one_reading():
+            with self.one_reading() as transaction:
                 lineages = self.lineages(instance)
-                spool.fill(self._exported(instance, wish))
+                spool.fill(self._exported(transaction, instance, wish))
             for page in spool.pages(PAGE):
                 while page:
                     rows = self._export_page(page, lineages, wish)
                     yield from rows
                     page = page[len(rows) :]
 
-    def _exported(self, instance: int, wish: ExportWish) -> apsw.Cursor:
+    def _exported(self, transaction: Transaction, instance: int, wish: ExportWish) -> Generator[Row]:
         bindings: dict[str, Any] = {"instance": instance, "place": STATES.index(wish.state or State.SUCCEEDED)}
         if wish.vanished or wish.state is None:
             bindings |= {"vanished": int(wish.vanished), "states": orjson.dumps(STATES).decode()}
-            return self.connection.execute(SQL["export_whole"], bindings)
+            return transaction.stream("export_whole", bindings)
         if wish.state is State.SUCCEEDED:
             block = "export_last" if wish.generations == "last" else "export_all_generations"
-            return self.connection.execute(SQL[block], bindings)
-        return self.connection.execute(SQL["export_state"], {**bindings, "state": wish.state})
+            return transaction.stream(block, bindings)
+        return transaction.stream("export_state", {**bindings, "state": wish.state})
 
     def _export_page(
         self, page: Sequence[tuple[int, ...]], lineages: dict[int, Lineage], wish: ExportWish
@@ -255,9 +239,9 @@ class Questions:
         rows: list[ExportRow] = []
         size = 0
         with (
-            self.one_reading(),
-            contextlib.closing(self.connection.execute(SQL["export_records"], listed)) as records,
-            contextlib.closing(self.connection.execute(SQL["export_outputs"], listed)) as outputs,
+            self.one_reading() as transaction,
+            closing(transaction.stream("export_records", listed)) as records,
+            closing(transaction.stream("export_outputs", listed)) as outputs,
         ):
             made = _Outputs(outputs)
             for number, (key, value) in enumerate(records):

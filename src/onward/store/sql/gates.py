@@ -8,8 +8,9 @@ from typing import Any
 from onward.codec import loads
 from onward.policy.suspects import SUSPECT
 from onward.ports.work import ClaimWish, GateStanding, GateWish, Pause
-from onward.store.sqlite import chain
-from onward.store.sqlite.change import Change, storable
+from onward.store.sql import chain
+from onward.store.sql.change import Change, storable
+from onward.store.sql.transaction import Transaction
 
 MOST_WOKEN = 5000
 
@@ -55,8 +56,8 @@ def forget_others(change: Change, names: Sequence[str]) -> None:
             change.execute("forget_gates", others, hold=hold)
 
 
-def pauses(change: Change) -> list[Pause]:
-    return [Pause(name or None, *rest) for name, *rest in change.rows("pauses")]
+def pauses(transaction: Transaction, instance: int) -> list[Pause]:
+    return [Pause(name or None, *rest) for name, *rest in transaction.rows("pauses", {"instance": instance})]
 
 
 def note(change: Change, standings: Sequence[GateStanding], told: Sequence[tuple[str, str]]) -> None:

@@ -11,7 +11,7 @@ import orjson
 
 from onward.model import StepVersion
 from onward.policy.chain import BEGIN, EMPTY, END, Tip, link_hash
-from onward.store.sqlite.change import Change, storable
+from onward.store.sql.change import Change, storable
 
 AT_ONCE = 1000
 

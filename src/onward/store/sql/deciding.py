@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Any, TypeVar
 
-import apsw
 import orjson
 
 from onward.codec import dumps, loads
@@ -16,18 +15,18 @@ from onward.model import State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_CONVICT, DEATHS_TO_SUSPECT, SUSPECT
 from onward.policy.versions import before, is_stale, rerun_from
-from onward.ports.clock import Clock
 from onward.ports.desk import Choice, Decided
-from onward.store.sqlite import chain, changed_inputs, statements
-from onward.store.sqlite.asking import Lineage
-from onward.store.sqlite.change import Change
-from onward.store.sqlite.connection import transaction
-from onward.store.sqlite.feeding import digest
-from onward.store.sqlite.spool import Spool
+from onward.store.sql import chain, changed_inputs
+from onward.store.sql.asking import Lineage
+from onward.store.sql.change import Change
+from onward.store.sql.feeding import digest
+from onward.store.sql.spool import Spool
+from onward.store.sql.transaction import Readable, Transaction
 
 T = TypeVar("T")
 
-SQL = {**statements.load("work.sql"), **statements.load("deciding.sql")}
+Changing = Callable[[int, Callable[[Change], Decided]], Decided]
+
 AT_ONCE = 500
 BYTES_AT_ONCE = 8 << 20
 BEGINNING = {"retry": State.FAILED, "release": State.QUARANTINED}
@@ -36,10 +35,11 @@ EVENTS = {"retry": "record_retried", "release": "record_released", "rerun": "rec
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One act on one instance. `lineages`: what made its finished records. A dry run needs no writing connection."""
+    """One act on one instance. `lineages`: what made its finished records. `change` makes a change durable, or, for a
+    dry run, only reads; what it is given may be begun anew."""
 
-    connection: apsw.Connection
-    clock: Clock
+    store: Readable
+    change: Changing
     instance: int
     choice: Choice
     lineages: dict[int, Lineage]
@@ -49,7 +49,8 @@ class Act:
         decided = Decided()
         apply = self._rerun if self.choice.act == "rerun" else self._again
         with Spool(1) as spool:
-            spool.fill(self._candidates())
+            with self.store.reading() as transaction:
+                spool.fill(self._candidates(transaction))
             for page in spool.pages(AT_ONCE):
                 self._in_one_commit(apply, [record for (record,) in page], decided)
         return decided
@@ -63,22 +64,21 @@ class Act:
     def _in_one_commit(
         self, apply: Callable[[Change, list[T], Decided], None], page: list[T], decided: Decided
     ) -> None:
-        change = Change(self.connection, self.instance, None, self.clock, SQL)
-        if self.choice.dry_run:
-            apply(change, page, decided)
-            return
-        with transaction(self.connection):
-            apply(change, page, decided)
-            change.flush()
+        def mark(change: Change) -> Decided:
+            marked = Decided()
+            apply(change, page, marked)
+            return marked
 
-    def _candidates(self) -> Iterable[Sequence[int | None]]:
+        decided.add(self.change(self.instance, mark))
+
+    def _candidates(self, transaction: Transaction) -> Iterable[Sequence[int | None]]:
         choice = self.choice
         if choice.records is not None:
             return ([record] for record in choice.records)
         if choice.act != "rerun":
             state = BEGINNING[choice.act]
-            return self.connection.execute(SQL["in_state"], {"instance": self.instance, "state": state})
-        return self.connection.execute(SQL["finished"], self._finished())
+            return transaction.stream("in_state", {"instance": self.instance, "state": state})
+        return transaction.stream("finished", self._finished())
 
     def _finished(self) -> dict[str, Any]:
         """Which finished records the choice means."""
@@ -89,12 +89,12 @@ class Act:
 
     def sample(self, number: int) -> tuple[list[int], int]:
         """So many of them, from the middle of equal stretches of the source's order; and how many there are."""
-        with self.connection:
-            total = int(next(self.connection.execute(SQL["count_finished"], self._finished()))[0])
+        with self.store.reading() as transaction:
+            total = int(transaction.rows("count_finished", self._finished())[0][0])
             number = min(number, total)
             places = [(2 * one + 1) * total // (2 * number) for one in range(number)]
             bindings = {**self._finished(), "places": orjson.dumps(places).decode()}
-            found = [record for (record,) in self.connection.execute(SQL["sample_finished"], bindings)]
+            found = [record for (record,) in transaction.rows("sample_finished", bindings)]
         return found, total
 
     def _wants(self, made_by: dict[str, str], skipped: str | None, changed: bool = False) -> bool:

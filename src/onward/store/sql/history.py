@@ -25,7 +25,7 @@ from onward.ports.facts import (
     Verified,
     Waiting,
 )
-from onward.store.sqlite.asking import PAGE, Lineage, Questions, waiting
+from onward.store.sql.asking import PAGE, Lineage, Questions, waiting
 
 
 def record_facts(questions: Questions, record: int) -> RecordFacts:

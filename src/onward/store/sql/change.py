@@ -1,4 +1,4 @@
-"""One transaction under way: its connection, its moment, and the counters that it will have moved."""
+"""One transaction under way: its instance and run, its moment, and the counters that it will have moved."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import apsw
 import orjson
 
 from onward.model import State
-from onward.ports.clock import Clock
-from onward.store.sqlite import statements
+from onward.store.sql.transaction import Row, Transaction
 
-_FILES = ("work.sql", "ledger.sql", "gates.sql", "spending.sql", "batching.sql")
-SQL = {name: sql for file in _FILES for name, sql in statements.load(file).items()}
 Rows = list[Any] | dict[Any, Any]
 
 
@@ -25,47 +21,40 @@ def _json(rows: Rows) -> str:
 class Change:
     """What the parts of a store share inside one transaction.
 
-    Statements take whole batches as one JSON parameter: one call into SQLite, so that the interpreter's lock is free
-    for the event loop while SQLite works.
+    Statements take whole batches as one JSON parameter: one call into the database, so that the interpreter's lock is
+    free for the event loop meanwhile.
     """
 
-    def __init__(
-        self,
-        connection: apsw.Connection,
-        instance: int,
-        run: int | None,
-        clock: Clock,
-        sql: Mapping[str, str] = SQL,
-    ):
-        self.connection = connection
-        self.instance = instance
-        self.run_number = run
-        self.now = clock.now()
-        self._sql = sql
+    def __init__(self, transaction: Transaction, instance: int, run: int | None):
+        self.transaction = transaction
+        self.now = transaction.now
         self._moved: Counter[tuple[str, str]] = Counter()
-        self._common = {
-            "instance": instance,
-            "run": run,
-            "now": self.now,
-            "steady": clock.steady(),
-            "boot": clock.boot,
+        self._common: dict[str, Any] = {
+            "now": transaction.now,
+            "steady": transaction.steady,
+            "boot": transaction.boot,
         }
+        self.is_about(instance, run)
+
+    def is_about(self, instance: int, run: int | None) -> None:
+        """What follows concerns this instance and this run."""
+        self.instance, self.run_number = instance, run
+        self._common |= {"instance": instance, "run": run}
 
     def execute(self, block: str, rows: Rows | None = None, **bindings: Any) -> int:
         """Run one named block; the number of rows it changed."""
         if rows is not None:
             bindings["rows"] = _json(rows)
-        self.connection.execute(self._sql[block], {**self._common, **bindings})
-        return int(self.connection.changes())
+        return self.transaction.execute(block, {**self._common, **bindings})
 
-    def rows(self, block: str, rows: Rows | None = None, **bindings: Any) -> list[tuple[Any, ...]]:
+    def rows(self, block: str, rows: Rows | None = None, **bindings: Any) -> list[Row]:
         if rows is not None:
             bindings["rows"] = _json(rows)
-        return list(self.connection.execute(self._sql[block], {**self._common, **bindings}))
+        return self.transaction.rows(block, {**self._common, **bindings})
 
-    def stream(self, block: str, **bindings: Any) -> Iterator[tuple[Any, ...]]:
+    def stream(self, block: str, **bindings: Any) -> Iterator[Row]:
         """The rows of a block one by one; what it reads from must not change before the last."""
-        return iter(self.connection.execute(self._sql[block], {**self._common, **bindings}))
+        return self.transaction.stream(block, {**self._common, **bindings})
 
     def one(self, block: str, **bindings: Any) -> Any:
         found = self.rows(block, **bindings)
@@ -73,8 +62,7 @@ class Change:
 
     def array(self, block: str, rows: Rows | None = None, **bindings: Any) -> list[Any]:
         """A block that answers with one JSON array."""
-        found: list[Any] = orjson.loads(self.rows(block, rows, **bindings)[0][0] or "[]")
-        return found
+        return self.transaction.parsed(self.rows(block, rows, **bindings)[0][0])
 
     def count(self, what: str, name: str, n: int) -> None:
         if n:
@@ -100,14 +88,15 @@ class Change:
             self.count("failure", cause(step, kind), n)
 
     def flush(self) -> None:
-        for (what, name), n in self._moved.items():
-            if n:
-                self.execute("add_count", what=what, name=name, n=n)
+        """Write the counters that were moved."""
+        moved = [[what, name, n] for (what, name), n in sorted(self._moved.items()) if n]
+        if moved:
+            self.execute("add_counts", moved)
         self._moved.clear()
 
 
 def storable(text: str) -> str:
-    """Text as SQLite can hold it: what is no Unicode (half of a surrogate pair) is written out as an escape."""
+    """Text as databases can hold it: what is no Unicode (half of a surrogate pair) is written out as an escape."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -11,8 +11,8 @@ import orjson
 from onward.model import FeedBlock, FeedOutcome, Kind, SourceRecord, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
-from onward.store.sqlite import chain, changed_inputs
-from onward.store.sqlite.change import Change, cause, storable
+from onward.store.sql import chain, changed_inputs
+from onward.store.sql.change import Change, cause, storable
 
 BAD_LINE = "BadLine"
 HASH_LENGTH = 32
@@ -68,15 +68,15 @@ def apply(change: Change, block: FeedBlock, store_inputs: bool) -> FeedOutcome:
 def _insert_all(change: Change, rows: list[list[Any]], pass_number: int) -> bool:
     """The common case, all keys new: two statements. False, and nothing changed, where some key is known."""
     base = int(change.one("last_record")) + 1
-    change.connection.execute("SAVEPOINT block")
+    change.transaction.begin_part()
     if _insert_records(change, rows, pass_number) != len(rows):
-        change.connection.execute("ROLLBACK TO block")
-        change.connection.execute("RELEASE block")
+        change.transaction.undo_part()
+        change.transaction.end_part()
         return False
     stored = rows[0][3] is not None
     inputs = [row[2] + row[3] for row in rows] if stored else [row[2] for row in rows]
     change.execute("insert_first_inputs", inputs, base=base, stored=int(stored), hash_length=HASH_LENGTH)
-    change.connection.execute("RELEASE block")
+    change.transaction.end_part()
     change.count("state", State.PENDING, len(rows))
     return True
 
@@ -150,7 +150,7 @@ def _apply_presented(
 
 
 def _count_returned(change: Change, rows: list[list[Any]]) -> None:
-    early_ends = dict(change.rows("early_ends")) if rows else {}
+    early_ends: dict[int, str] = dict(change.rows("early_ends")) if rows else {}
     for _, state, lineage, changed in rows:
         change.count("vanished", state, -1)
         change.count("state", state, 1)
@@ -215,7 +215,7 @@ def _vanish(change: Change, pass_number: int) -> int:
     moved = change.rows("vanishing", pass_number=pass_number)
     if not moved:
         return 0
-    early_ends = dict(change.rows("early_ends"))
+    early_ends: dict[int, str] = dict(change.rows("early_ends"))
     for lineage, changed, n in change.rows("vanishing_lineages", pass_number=pass_number):
         change.count("lineage_changed" if changed else "lineage", str(lineage), -n)
         if lineage in early_ends:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onward.store.sqlite.change import Change
+from onward.store.sql.change import Change
 
 SLACK = 1.0
 

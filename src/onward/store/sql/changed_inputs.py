@@ -14,8 +14,8 @@ from typing import Any
 from onward.model import EffectFact, EntryState, Fact, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
-from onward.store.sqlite import chain
-from onward.store.sqlite.change import Change
+from onward.store.sql import chain
+from onward.store.sql.change import Change
 
 WAITS = "waits", "input"  # the counter of unfinished records whose changed input waits
 NOT_THERE = "asked about and not there: nothing is sent, for its input has changed"

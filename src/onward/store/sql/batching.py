@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import orjson
 
@@ -18,12 +18,18 @@ from onward.model import BatchRequest, Fact, Spent, State
 from onward.policy.suspects import DEATHS_TO_SUSPECT
 from onward.ports.batches import BatchState, Chunk, ChunkWish, KnownAnswer, NoAnswer, NoRoom, OpenChunks, Queue, Said
 from onward.ports.work import RunStart
-from onward.store.sqlite import chain, spending
-from onward.store.sqlite.change import Change, storable
+from onward.store.sql import chain, spending
+from onward.store.sql.change import Change, storable
 
 BATCH = "batch"
 MOST_TRIES = 3
 _OVER = frozenset({State.SUCCEEDED, State.QUARANTINED})
+T = TypeVar("T")
+
+
+class ChangeBy(Protocol):
+    def __call__(self, run: int, make: Callable[[Change], T]) -> T:
+        """What `make` brings, once that is durable."""
 
 
 def apply(change: Change, facts: Sequence[Fact]) -> None:
@@ -84,30 +90,30 @@ def release(change: Change, start: RunStart) -> None:
     change.execute("forget_unsent")
 
 
-class SqliteBatches:
-    """The verbs of `ports.batches.BatchStore`. `change_by` begins a change that a run may make, `reading` reads what is
-    committed."""
+class SqlBatches:
+    """The verbs of `ports.batches.BatchStore`. `change_by` makes a change that a run may make, and may begin it anew;
+    `reading` reads what is committed."""
 
-    def __init__(self, change_by: Callable[[int], AbstractContextManager[Change]], reading: Callable[[int], Change]):
+    def __init__(self, change_by: ChangeBy, reading: Callable[[int], AbstractContextManager[Change]]):
         self._change_by = change_by
         self._reading = reading
 
     def answer(self, run: int, record: int, version: str, fingerprint: str) -> KnownAnswer | NoAnswer:
-        reading = self._reading(run)
-        found = reading.rows("find_batched", fingerprint=fingerprint)
-        if not found or found[0][0] is None:
-            return NoAnswer(int(reading.one("strays_of", record=record, version=version) or 0))
+        with self._reading(run) as reading:
+            found = reading.rows("find_batched", fingerprint=fingerprint)
+            if not found or found[0][0] is None:
+                return NoAnswer(int(reading.one("strays_of", record=record, version=version) or 0))
         text, fault, spent = found[0]
         if fault:
-            with self._change_by(run) as change:
-                change.execute("drop_batched", fingerprint=fingerprint)
+            self._change_by(run, lambda change: change.execute("drop_batched", fingerprint=fingerprint))
         return KnownAnswer(text, None if spent is None else Spent(**orjson.loads(spent)))
 
     def queues(self, run: int) -> list[Queue]:
-        return [Queue(*row) for row in self._reading(run).rows("batch_queues")]
+        with self._reading(run) as reading:
+            return [Queue(*row) for row in reading.rows("batch_queues")]
 
     def make_chunk(self, run: int, wish: ChunkWish) -> Chunk | NoRoom | None:
-        with self._change_by(run) as change:
+        def make(change: Change) -> Chunk | NoRoom | None:
             where: dict[str, Any] = {"model": wish.model, "place": wish.place, "path": wish.path}
             rows = change.rows("pick_batched", **where, limit=wish.most_requests)
             if not rows:
@@ -122,32 +128,44 @@ class SqliteBatches:
             _tell(change, "batch_intended", None, chunk=wish.id, model=wish.model, requests=len(taken))
             return Chunk(wish.id, wish.model, wish.place, wish.path, len(taken), change.now)
 
+        return self._change_by(run, make)
+
     def open_chunks(self, run: int) -> OpenChunks:
-        with self._change_by(run) as change:
+        def make(change: Change) -> OpenChunks:
             change.execute("adopt_chunks")
             own = [Chunk(*row) for row in change.rows("own_chunks")]
             return OpenChunks(own, int(change.one("chunks_elsewhere")))
 
+        return self._change_by(run, make)
+
     def bodies(self, run: int, chunk: str, after: int, limit: int) -> list[tuple[int, str, str]]:
-        rows = self._reading(run).rows("bodies", chunk=chunk, after=after, limit=limit)
+        with self._reading(run) as reading:
+            rows = reading.rows("bodies", chunk=chunk, after=after, limit=limit)
         return [(number, fingerprint, body) for number, fingerprint, body in rows]
 
     def note_file(self, run: int, chunk: str, file: str) -> None:
-        with self._change_by(run) as change:
+        def make(change: Change) -> None:
             change.execute("note_file", chunk=chunk, file=storable(file))
 
+        self._change_by(run, make)
+
     def note_batch(self, run: int, chunk: str, state: BatchState, found: bool) -> None:
-        with self._change_by(run) as change:
+        def make(change: Change) -> None:
             _note(change, chunk, state)
             _tell(change, "batch_found" if found else "batch_submitted", None, chunk=chunk, batch=storable(state.id))
 
+        self._change_by(run, make)
+
     def note_progress(self, run: int, chunk: str, state: BatchState) -> None:
-        with self._change_by(run) as change:
+        def make(change: Change) -> None:
             _note(change, chunk, state)
+
+        self._change_by(run, make)
 
     def take_in(self, run: int, chunk: str, said: Sequence[Said]) -> int:
         told = {one.fingerprint: one for one in said if one.what in ("answer", "fault")}
-        with self._change_by(run) as change:
+
+        def make(change: Change) -> int:
             rows = change.rows("sent_among", [[fingerprint] for fingerprint in told], chunk=chunk)
             if not rows:
                 return 0
@@ -172,10 +190,12 @@ class SqliteBatches:
             _answer(change, answers)
             return len(rows)
 
+        return self._change_by(run, make)
+
     def end_chunk(
         self, run: int, chunk: str, status: str, reason: str, fault: str | None, told: Collection[str]
     ) -> int:
-        with self._change_by(run) as change:
+        def make(change: Change) -> int:
             model, requests, batch, ended = change.rows("find_chunk", chunk=chunk)[0]
             if ended is not None:
                 return 0
@@ -192,6 +212,8 @@ class SqliteBatches:
             numbers = {"requests": requests, "answered": requests - len(left), "again": len(again)}
             _tell(change, "batch_finished", reason or None, chunk=chunk, batch=batch, status=status, **numbers)
             return len(left)
+
+        return self._change_by(run, make)
 
 
 def _that_fit(

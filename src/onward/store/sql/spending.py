@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from onward.model import Fact, Spending, Spent, State
 from onward.ports.work import Reservation, Reserved
-from onward.store.sqlite.change import Change
+from onward.store.sql.change import Change
 
 COUNTED = (
     "requests",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
-import apsw
 import orjson
 
 from onward.codec import plain_key
@@ -13,35 +13,27 @@ from onward.errors import UsageError
 from onward.model import EntryState, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
-from onward.ports.clock import Clock
 from onward.ports.desk import Asked, Asking, Word
-from onward.store.sqlite import chain, changed_inputs, facts, ledger, statements
-from onward.store.sqlite.asking import ELSEWHERE
-from onward.store.sqlite.change import Change
-from onward.store.sqlite.connection import transaction
-from onward.store.sqlite.ledger import may_be_sending
+from onward.store.sql import chain, changed_inputs, facts, ledger
+from onward.store.sql.asking import ELSEWHERE
+from onward.store.sql.change import Change
+from onward.store.sql.ledger import may_be_sending
+from onward.store.sql.transaction import Life
 
-SQL = {**statements.load("work.sql"), **statements.load("ledger.sql"), **statements.load("reconciling.sql")}
 OPEN = (EntryState.INTENDED, EntryState.UNKNOWN, EntryState.SENT)
 EVENTS = {True: "effect_confirmed", False: "effect_denied"}
 AT_ONCE = 500
-Lives = Callable[[int, str, float], bool]
 IsHeld = Callable[[int], bool]  # whether the process lives that a run was in
 
 
-def settle(
-    connection: apsw.Connection, clock: Clock, instance: int, words: Iterable[Word], is_held: IsHeld
-) -> list[State | UsageError | None]:
+def settle(change: Change, words: Iterable[Word], life: Life) -> list[State | UsageError | None]:
     """What `ports.desk.Desk.settle_all` does, in one transaction."""
-    change = Change(connection, instance, None, clock, SQL)
     after: list[State | UsageError | None] = []
-    with transaction(connection):
-        for word in words:
-            try:
-                after.append(_Word(change, word, is_held).apply())
-            except UsageError as error:  # before anything of this one was changed
-                after.append(error)
-        change.flush()
+    for word in words:
+        try:
+            after.append(_Word(change, word, partial(life.is_held, change.transaction)).apply())
+        except UsageError as error:  # before anything of this one was changed
+            after.append(error)
     return after
 
 
@@ -89,7 +81,9 @@ class _Word:
     def _would_be(self, generation: int) -> State:
         if self._word.receipt is None:
             return State.PENDING
-        done = dict(self._change.rows("versions_so_far", record=self._word.record, generation=generation))
+        done: dict[str, str] = dict(
+            self._change.rows("versions_so_far", record=self._word.record, generation=generation)
+        )
         return State.PENDING if set(self._word.today) - {self._word.step, *done} else State.SUCCEEDED
 
     def _settle_entry(self) -> None:
@@ -135,18 +129,15 @@ class _Word:
         chain.tell(self._change, [(word.record, EVENTS[sent], step, reason, detail)], actor=word.actor)
 
 
-def ask_again(
-    connection: apsw.Connection, clock: Clock, instance: int, asking: Asking, lives: Lives, is_held: IsHeld
-) -> Asked:
+def ask_again(change: Change, asking: Asking, life: Life) -> Asked:
     """What `ports.desk.Desk.ask_again` does."""
-    change = Change(connection, instance, None, clock, SQL)
-    with transaction(connection):
-        alive = {run for run, boot, until in change.rows("open_runs") if lives(run, boot, until)}
-        asked, noted = _choose(change.rows("open_obligations"), asking, alive, is_held)
-        reason = "asked about again" + (f"; {asking.reason}" if asking.reason else "")
-        for start in range(0, len(noted), AT_ONCE):
-            rows = [(record, "effect_asked", step, reason) for record, step in noted[start : start + AT_ONCE]]
-            chain.tell(change, rows, actor=asking.actor)
+    transaction = change.transaction
+    alive = {run for run, boot, until in change.rows("all_open_runs") if life.is_alive(transaction, run, boot, until)}
+    asked, noted = _choose(change.rows("open_obligations"), asking, alive, partial(life.is_held, transaction))
+    reason = "asked about again" + (f"; {asking.reason}" if asking.reason else "")
+    for start in range(0, len(noted), AT_ONCE):
+        rows = [(record, "effect_asked", step, reason) for record, step in noted[start : start + AT_ONCE]]
+        chain.tell(change, rows, actor=asking.actor)
     return asked
 
 

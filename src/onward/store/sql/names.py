@@ -7,8 +7,8 @@ import orjson
 from onward.errors import UsageError
 from onward.policy.identity import unrelated
 from onward.ports.work import OtherKey, RunStart
-from onward.store.sqlite.change import Change
-from onward.store.sqlite.ledger import fields_text
+from onward.store.sql.change import Change
+from onward.store.sql.ledger import fields_text
 
 
 def check(change: Change, start: RunStart) -> None:

@@ -1,0 +1,52 @@
+"""SQL lives in `.sql` files as blocks that begin with `-- name: block`; a dialect has its own, with the same names."""
+
+from __future__ import annotations
+
+import functools
+from importlib import resources
+
+FILES = (
+    "work.sql",
+    "ledger.sql",
+    "gates.sql",
+    "spending.sql",
+    "batching.sql",
+    "deciding.sql",
+    "reconciling.sql",
+    "asking.sql",
+    "reading.sql",
+    "billing.sql",
+)
+
+
+@functools.cache
+def load(package: str, file: str) -> dict[str, str]:
+    """All blocks of one file by name."""
+    text = resources.files(package).joinpath(file).read_text("utf-8")
+    blocks: dict[str, str] = {}
+    for block in text.split("-- name: ")[1:]:
+        name, _, statement = block.partition("\n")
+        blocks[name.strip()] = statement.strip()
+    return blocks
+
+
+@functools.cache
+def blocks(package: str) -> dict[str, str]:
+    """All blocks of a dialect by name."""
+    found: dict[str, str] = {}
+    for file in FILES:
+        for name, statement in load(package, file).items():
+            assert name not in found, f"two blocks have the name {name}"
+            found[name] = statement
+    return found
+
+
+def migrations(package: str) -> list[tuple[int, str]]:
+    """The numbered schema scripts of a dialect, in order."""
+    folder = resources.files(package).joinpath("migrations")
+    found = [
+        (int(entry.name.split("_")[0]), entry.read_text("utf-8"))
+        for entry in folder.iterdir()
+        if entry.name.endswith(".sql")
+    ]
+    return sorted(found)
