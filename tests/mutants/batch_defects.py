@@ -77,8 +77,8 @@ BATCH_DEFECTS = (
     Defect(
         "batch-holds-what-has-changed",
         "records wait for answers to a prompt of yesterday",
-        "store/sqlite/work.py",
-        (("                    batching.release(change, start)\n", ""),),
+        "store/sql/work.py",
+        (("            batching.release(change, start)\n", ""),),
         (STORE, "-k", "otherwise_now"),
     ),
     Defect(

@@ -25,7 +25,7 @@ DEFECTS = (
     Defect(
         "taken-over-run-writes",
         "a run that lost its lease goes on feeding and claiming",
-        "store/sqlite/work.py",
+        "store/sql/work.py",
         (('if not change.one("run_is_open"):', "if False:"),),
         (f"{CONTRACT}/test_store_facts.py", *RUNS, "-k", "taken_over"),
     ),
@@ -96,29 +96,29 @@ DEFECTS = (
     Defect(
         "live-run-reset",
         "the records of a run that lives are put back",
-        "store/sqlite/work.py",
-        (("return boot == self._clock.boot and lease_until", "return False and lease_until"),),
+        "store/sqlite/transaction.py",
+        (("return boot == clock.boot and lease_until", "return False and lease_until"),),
         (*RUNS, "-k", "sees_the_others or failed_records_stay"),
     ),
     Defect(
         "stale-lock-believed",
         "a dead process is believed alive until its lease ends",
-        "store/sqlite/work.py",
-        ((" and self._locks.is_held(run)", ""),),
+        "store/sqlite/transaction.py",
+        ((" and self.is_held(transaction, run)", ""),),
         (*RUNS, "-k", "dead_process or dead_run"),
     ),
     Defect(
         "lease-without-end",
         "a process that sleeps keeps its records for ever",
-        "store/sqlite/work.py",
-        ((" and lease_until > self._clock.steady()", ""),),
+        "store/sqlite/transaction.py",
+        ((" and lease_until > clock.steady()", ""),),
         (*RUNS, "-k", "lease"),
     ),
     Defect(
         "lease-after-reboot",
         "the lease of a run before the reboot is taken for a fresh one",
-        "store/sqlite/work.py",
-        (("return boot == self._clock.boot and lease_until", "return lease_until"),),
+        "store/sqlite/transaction.py",
+        (("return boot == clock.boot and lease_until", "return lease_until"),),
         (*RUNS, "-k", "reboot"),
     ),
     Defect(
@@ -127,8 +127,8 @@ DEFECTS = (
         SQL,
         (
             (
-                "UPDATE runs SET lease_until = :lease_until WHERE id = :run AND ended IS NULL",
-                "UPDATE runs SET lease_until = :lease_until WHERE id = :run",
+                "UPDATE runs SET lease_until = :steady + :lease WHERE id = :run AND ended IS NULL",
+                "UPDATE runs SET lease_until = :steady + :lease WHERE id = :run",
             ),
         ),
         (*RUNS, "-k", "renew"),
@@ -177,7 +177,7 @@ DEFECTS = (
     Defect(
         "told-to-stop-ignored",
         "a run that was told to stop and killed counts as a death",
-        "store/sqlite/work.py",
+        "store/sql/work.py",
         (("death = int(told is None)", "death = 1"),),
         (*RUNS, "-k", "told_to_stop"),
     ),
@@ -205,7 +205,7 @@ DEFECTS = (
     Defect(
         "disk-trusted-again",
         "after a fault of the disk the same connection is used on",
-        "store/sqlite/work.py",
+        "store/sql/work.py",
         (("self._fault, self._disk_failed = told, True", "pass"),),
         (f"{CONTRACT}/test_sqlite_faults.py",),
     ),

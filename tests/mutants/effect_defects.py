@@ -462,7 +462,7 @@ NEWEST = (
         "store/sql/ledger.py",
         (
             (
-                "sending = may_be and self._living.process_of(sent_by)",
+                "sending = may_be and self._life.is_held(self._change.transaction, sent_by)",
                 "sending = False",
             ),
         ),
@@ -471,21 +471,21 @@ NEWEST = (
     Defect(
         "lapsed-call-not-waited-for",
         "a run whose lease has run out is taken for dead, and asked about while its process goes on sending",
-        "store/sqlite/work.py",
-        (("lives = self._locks.is_held(other)", "lives = False"),),
+        "store/sql/work.py",
+        (("lives = self.life.is_held(change.transaction, other)", "lives = False"),),
         ("tests/contract/test_store_lapsed_calls.py", "-k", "waited_for"),
     ),
     Defect(
         "death-not-noted",
         "what a call that overran its deadline has sent is asked about as soon as its process has died",
-        "store/sqlite/work.py",
+        "store/sql/work.py",
         (('                change.execute("calls_of_dead_ended", run=other)\n', "                pass\n"),),
         ("tests/contract/test_store_ended_calls.py", "-k", "buries"),
     ),
     Defect(
         "return-not-noted",
         "what a call has sent that was given up on is asked about as soon as its thread has returned",
-        "store/sqlite/work.py",
+        "store/sql/work.py",
         (('            change.execute("given_up_calls_ended", ended)\n', ""),),
         ("tests/contract/test_store_ended_calls.py", "-k", "given_up or cut"),
     ),

@@ -23,8 +23,7 @@ from onward.policy.failures import Classified
 from onward.policy.suspects import DEATHS_TO_CONVICT
 from onward.ports.desk import Choice
 from onward.ports.work import Batch, ClaimWish, RunStart
-from onward.store.sql.asking import Questions
-from onward.store.sql.deciding import Act
+from onward.store.sqlite.desk import SqliteDesk
 from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.work import SqliteWorkStore
 from simulation.model import LEASE, Lost, Model
@@ -424,13 +423,13 @@ class World:
         act = self.random.choice(["retry", "release", "rerun"])
         connection = self._connection()
         choice = Choice(act, "ada", dict(self.versions), step=next(iter(self.versions)) if act == "rerun" else None)
-        lineages = Questions(connection, RunLocks(None), self.clock).lineages(1)
         expected = {
             "retry": lambda: self.model.retry("failed"),
             "release": lambda: self.model.retry("quarantined"),
             "rerun": self.model.rerun,
         }[act]
-        self.both(act, lambda: Act(connection, self.clock, 1, choice, lineages).decide().count, expected)
+        desk = SqliteDesk(None, self.clock, connection, RunLocks(None))
+        self.both(act, lambda: desk.decide(1, choice).count, expected)
 
     def reset_first(self, actor: Actor) -> None:
         told = self.both(

@@ -58,9 +58,10 @@ def test_a_seed_tells_the_same_story_every_time() -> None:
 
 
 def test_a_store_that_forgets_a_fence_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    from onward.store.sql.change import SQL
+    from onward.store.sqlite import statements
 
-    monkeypatch.setitem(SQL, "put_back_dead", SQL["put_back_dead"].replace("fence = fence + 1, ", ""))
+    sql = statements.blocks()
+    monkeypatch.setitem(sql, "put_back_dead", sql["put_back_dead"].replace("fence = fence + 1, ", ""))
     with pytest.raises(Wrong, match="seed"), database() as made:
         for seed in range(200):
             simulate(seed, made)

@@ -55,9 +55,7 @@ class SqliteLife:
 
     def is_alive(self, transaction: Transaction, run: int, boot: str, lease_until: float) -> bool:
         clock = self._clock()
-        if boot != clock.boot or lease_until <= clock.steady():
-            return False
-        return self.is_held(transaction, run)
+        return boot == clock.boot and lease_until > clock.steady() and self.is_held(transaction, run)
 
     def is_held(self, transaction: Transaction, run: int) -> bool:
         return self._locks().is_held(run)
