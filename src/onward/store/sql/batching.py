@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Any, Protocol, TypeVar
 
@@ -28,7 +27,7 @@ T = TypeVar("T")
 
 
 class ChangeBy(Protocol):
-    def __call__(self, run: int, make: Callable[[Change], T]) -> T:
+    def __call__(self, run: int, make: Callable[[Change], T], /) -> T:
         """What `make` brings, once that is durable."""
 
 
@@ -94,23 +93,27 @@ class SqlBatches:
     """The verbs of `ports.batches.BatchStore`. `change_by` makes a change that a run may make, and may begin it anew;
     `reading` reads what is committed."""
 
-    def __init__(self, change_by: ChangeBy, reading: Callable[[int], AbstractContextManager[Change]]):
+    def __init__(self, change_by: ChangeBy, reading: ChangeBy):
         self._change_by = change_by
         self._reading = reading
 
     def answer(self, run: int, record: int, version: str, fingerprint: str) -> KnownAnswer | NoAnswer:
-        with self._reading(run) as reading:
+        def look(reading: Change) -> tuple[Any, ...] | NoAnswer:
             found = reading.rows("find_batched", fingerprint=fingerprint)
             if not found or found[0][0] is None:
                 return NoAnswer(int(reading.one("strays_of", record=record, version=version) or 0))
-        text, fault, spent = found[0]
+            return found[0]
+
+        known = self._reading(run, look)
+        if isinstance(known, NoAnswer):
+            return known
+        text, fault, spent = known
         if fault:
             self._change_by(run, lambda change: change.execute("drop_batched", fingerprint=fingerprint))
         return KnownAnswer(text, None if spent is None else Spent(**orjson.loads(spent)))
 
     def queues(self, run: int) -> list[Queue]:
-        with self._reading(run) as reading:
-            return [Queue(*row) for row in reading.rows("batch_queues")]
+        return [Queue(*row) for row in self._reading(run, lambda reading: reading.rows("batch_queues"))]
 
     def make_chunk(self, run: int, wish: ChunkWish) -> Chunk | NoRoom | None:
         def make(change: Change) -> Chunk | NoRoom | None:
@@ -139,8 +142,7 @@ class SqlBatches:
         return self._change_by(run, make)
 
     def bodies(self, run: int, chunk: str, after: int, limit: int) -> list[tuple[int, str, str]]:
-        with self._reading(run) as reading:
-            rows = reading.rows("bodies", chunk=chunk, after=after, limit=limit)
+        rows = self._reading(run, lambda reading: reading.rows("bodies", chunk=chunk, after=after, limit=limit))
         return [(number, fingerprint, body) for number, fingerprint, body in rows]
 
     def note_file(self, run: int, chunk: str, file: str) -> None:

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager
+from enum import Enum
 from typing import Any, Protocol
 
 Row = tuple[Any, ...]
+
+
+class Reach(Enum):
+    """How far a change goes. ALL: whatever it likes; HELD: what one run holds, so that changes of others may be made at
+    the same time; OWN_ROW: a run's own row, but for the history."""
+
+    ALL = "all"
+    HELD = "held"
+    OWN_ROW = "own row"
 
 
 class Transaction(Protocol):
@@ -36,6 +46,9 @@ class Transaction(Protocol):
 
     def parsed(self, text: str | None) -> list[Any]:
         """The JSON array that a block has answered with; none is an empty one."""
+
+    def be_alone_in(self, instance: int) -> None:
+        """From now on nobody else changes anything of this instance before the transaction ends."""
 
     def begin_part(self) -> None:
         """What follows can be undone alone. Parts do not nest."""

