@@ -7,15 +7,33 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("store_conformance", "sqlite_stores")
+pytest.register_assert_rewrite("store_conformance", "sqlite_stores", "postgres_stores", "table_stores")
 
 from sqlite_stores import SqliteStores  # noqa: E402
 from store_conformance import Bench, Stores  # noqa: E402
 
+from helpers import postgres  # noqa: E402
 
-@pytest.fixture(params=["sqlite file", "sqlite in memory"])
+
+@pytest.fixture(scope="session")
+def database() -> Iterator[str]:
+    """The address of a PostgreSQL server."""
+    try:
+        with postgres.database() as url:
+            yield url
+    except postgres.NoServer as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(params=["sqlite file", "sqlite in memory", "postgres"])
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
-    made = SqliteStores(tmp_path / "onward.db" if request.param == "sqlite file" else None)
+    if request.param == "postgres":
+        url = request.getfixturevalue("database")
+        from postgres_stores import PostgresStores
+
+        made: Stores = PostgresStores(url, postgres.new_schema())
+    else:
+        made = SqliteStores(tmp_path / "onward.db" if request.param == "sqlite file" else None)
     yield made
     made.close()
 

@@ -22,7 +22,13 @@ from pathlib import Path
 
 NOBODY = "nobody"
 STARTS_WITHIN = 60.0
-SETTINGS = ("fsync=on", "max_connections=200", "shared_buffers=128MB", "unix_socket_directories=", "log_min_messages=warning")
+SETTINGS = (
+    "fsync=on",
+    "max_connections=200",
+    "shared_buffers=128MB",
+    "unix_socket_directories=",
+    "log_min_messages=warning",
+)
 
 
 class NoServer(Exception):

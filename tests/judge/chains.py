@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import apsw
@@ -16,14 +17,15 @@ def broken(connection: apsw.Connection) -> list[str]:
     """What does not fit, in one reading: entries that belong to no chain or do not follow the one before, chains that
     end otherwise than their run or instance says."""
     with connection:
-        return _broken(connection)
+        return broken_among(connection.execute)
 
 
-def _broken(connection: apsw.Connection) -> list[str]:
-    heads = {(instance, run): end for instance, run, *end in connection.execute(_HEADS)}
+def broken_among(ask: Callable[[str], Iterable[tuple[Any, ...]]]) -> list[str]:
+    """The same of whatever answers to SQL."""
+    heads = {(instance, run): end for instance, run, *end in ask(_HEADS)}
     tips: dict[Any, list[Any]] = {chain: [0, ""] for chain in heads}
     found = []
-    for said, *entry in connection.execute(f"SELECT h.hash, {HASHED} FROM history h ORDER BY h.id"):
+    for said, *entry in ask(f"SELECT h.hash, {HASHED} FROM history h ORDER BY h.id"):
         instance, run, seq = entry[:3]
         last, before = tips.get((instance, run), [-1, ""])
         text = json.dumps([1, before, *entry], separators=(",", ":"), ensure_ascii=False)

@@ -69,7 +69,7 @@ def _insert_all(change: Change, rows: list[list[Any]], pass_number: int) -> bool
     """The common case, all keys new: two statements. False, and nothing changed, where some key is known."""
     base = int(change.one("last_record")) + 1
     change.transaction.begin_part()
-    if _insert_records(change, rows, pass_number) != len(rows):
+    if _insert_records(change, rows, pass_number, base) != len(rows):
         change.transaction.undo_part()
         change.transaction.end_part()
         return False
@@ -81,12 +81,12 @@ def _insert_all(change: Change, rows: list[list[Any]], pass_number: int) -> bool
     return True
 
 
-def _insert_records(change: Change, rows: list[list[Any]], pass_number: int) -> int:
+def _insert_records(change: Change, rows: list[list[Any]], pass_number: int, base: int) -> int:
     """How many of them are new."""
     if any(row[4] or row[5] is not None for row in rows):
         given = [[row[0], row[1], row[4], row[5]] for row in rows]
-        return change.execute("insert_ranked_records", given, pass_number=pass_number)
-    return change.execute("insert_records", {row[0]: row[1] for row in rows}, pass_number=pass_number)
+        return change.execute("insert_ranked_records", given, pass_number=pass_number, base=base)
+    return change.execute("insert_records", {row[0]: row[1] for row in rows}, pass_number=pass_number, base=base)
 
 
 def _sort(change: Change, rows: list[list[Any]], pass_number: int, outcome: FeedOutcome) -> _Presented:

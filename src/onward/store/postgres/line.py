@@ -1,0 +1,243 @@
+"""A writing connection that outlasts the loss of its server: changes are made whole, once, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from typing import Any, TypeVar
+
+import psycopg
+
+from onward.errors import StoreError
+from onward.ports.clock import Clock
+from onward.store.postgres import connection as connections
+from onward.store.postgres import words
+from onward.store.postgres.address import Address
+from onward.store.postgres.transaction import BOOT as BOOT
+from onward.store.postgres.transaction import Connection, PostgresTransaction
+
+T = TypeVar("T")
+LEDGER = 0
+MOST_TRIES = 20
+FIRST_PAUSE = 0.01
+OLD_WRITERS = 30 * 86400
+
+
+class Lock(Enum):
+    """How a lock is taken; others that take it SHARED do not wait for one another."""
+
+    ALONE = "pg_advisory_xact_lock"
+    SHARED = "pg_advisory_xact_lock_shared"
+
+
+class Entangled(Exception):
+    """A change of what one run holds could touch what others hold: it has to be made alone."""
+
+
+class Line:
+    """Writes through one connection at a time, which is opened anew when it was lost.
+
+    Each change notes its number in the row of its writer as it begins. Where the answer to a COMMIT got lost, that row
+    tells what became of it: to read it means to wait until the lost transaction has ended either way.
+    """
+
+    def __init__(self, address: Address, clock: Clock, waits: Callable[[str], None] | None = None, create: bool = True):
+        self.address = address
+        self._clock = clock
+        self._waits = waits
+        self._writer = str(uuid.uuid4())
+        self._batch = 0
+        self.offset = 0.0
+        self._reading: PostgresTransaction | None = None
+        with self.explained(StoreError):
+            self._connection = connections.patiently(
+                lambda: connections.connect(address), address, waits, connections.OPENING
+            )
+            try:
+                self._synchronous = connections.check(self._connection, address, waits)
+                self.new = connections.migrate(self._connection, address, create)
+                self._schema = connections.newest()
+                self._sign_in()
+            except BaseException:
+                self._connection.close()
+                raise
+
+    @contextlib.contextmanager
+    def explained(self, kind: Callable[[str], Exception] | None = None) -> Iterator[None]:
+        """The driver's errors come out in words for people."""
+        try:
+            yield
+        except psycopg.Error as error:
+            raise words.explain(error, self.address, *([kind] if kind else [])) from error  # type: ignore[arg-type]
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[PostgresTransaction]:
+        """One consistent reading; one inside another is the same."""
+        if self._reading is not None:
+            yield self._reading
+            return
+        began = self._clock.now()
+        self._reconnect()
+        cursor = self._connection.execute((connections.reading(self.address) + "SELECT moment()").encode())
+        moment = _last_row(cursor)[0]
+        self._reading = self._transaction(moment, began)
+        try:
+            yield self._reading
+        finally:
+            self._reading = None
+            connections.roll_back(self._connection)
+
+    def read(self, ask: Callable[[PostgresTransaction], T]) -> T:
+        """What `ask` finds in one reading; it is asked again where the connection got lost."""
+        tries = _Tries()
+        while True:
+            try:
+                with self.reading() as transaction:
+                    return ask(transaction)
+            except psycopg.Error as error:
+                if not words.is_lost(error) or not tries.once_more():
+                    raise
+                self._lose()
+
+    def change(self, make: Callable[[PostgresTransaction], T], locks: Sequence[tuple[int, Lock]]) -> T:
+        """What `make` brings, once that is durable. `locks`: (which, how), in the order in which they are taken."""
+        tries = _Tries()
+        while True:
+            self._batch += 1
+            try:
+                made = make(self._begin(locks))
+            except psycopg.Error as error:
+                self._undo(error)
+                if not self._may_try_again(error, tries):
+                    raise
+                continue
+            except BaseException:
+                connections.roll_back(self._connection)
+                raise
+            try:
+                done = self._connection.execute("COMMIT").statusmessage
+            except psycopg.Error as error:
+                self._undo(error)
+                if words.is_lost(error) and self._was_made():
+                    return made
+                if not self._may_try_again(error, tries):
+                    raise
+                continue
+            if done == "COMMIT":
+                return made
+            raise StoreError(f"{self.address.shown} undid a change without a reason")
+
+    def _begin(self, locks: Sequence[tuple[int, Lock]]) -> PostgresTransaction:
+        self._reconnect()
+        began = self._clock.now()
+        number = self.address.lock_class
+        taken = "".join(f"SELECT {how.value}({number}, {which:d});" for which, how in locks)
+        text = (
+            connections.beginning(self.address, "READ COMMITTED", self._synchronous)
+            + f"UPDATE writers SET batch = {self._batch:d} WHERE id = '{self._writer}';"
+            + taken
+            + f"SELECT moment(), (SELECT max(schema_version) FROM about), "
+            f"(SELECT batch FROM writers WHERE id = '{self._writer}')"
+        )
+        moment, version, batch = _last_row(self._connection.execute(text.encode()))
+        if version != self._schema:
+            raise connections.changed_meanwhile()
+        if batch is None:  # somebody has tidied it away
+            connections.roll_back(self._connection)
+            self._sign_in()
+            return self._begin(locks)
+        return self._transaction(moment, began)
+
+    def _transaction(self, moment: float, began: float) -> PostgresTransaction:
+        """The clocks are compared as nearly as the waiting for locks lets them be."""
+        ahead, behind = moment - began, moment - self._clock.now()
+        offset = ahead if abs(ahead) < abs(behind) else behind
+        if ahead * behind <= 0:  # it was read between the two: they agree
+            offset = 0.0
+        self.offset = offset
+        return PostgresTransaction(self._connection, moment, offset, self.address.lock_class)
+
+    def _sign_in(self) -> None:
+        """The row by which it is told what became of a commit; rows of writers that are long gone go."""
+        self._connection.execute(
+            (
+                connections.beginning(self.address, "READ COMMITTED", self._synchronous)
+                + f"DELETE FROM writers WHERE opened < moment() - {OLD_WRITERS};"
+                + f"INSERT INTO writers (id, batch, opened) VALUES ('{self._writer}', 0, moment());"
+                + "COMMIT"
+            ).encode()
+        )
+
+    def _was_made(self) -> bool:
+        """Whether the change whose COMMIT got no answer was made. Waits for its transaction to end."""
+        ask = f"SELECT batch FROM writers WHERE id = '{self._writer}' FOR UPDATE;"
+        tries = _Tries()
+        while True:
+            try:
+                self._reconnect()
+                began = connections.beginning(self.address, "READ COMMITTED", self._synchronous)
+                row = _last_row(self._connection.execute((began + ask).encode()))
+                connections.roll_back(self._connection)
+                return bool(row) and row[0] == self._batch
+            except psycopg.Error as error:
+                self._undo(error)
+                if not (words.is_lost(error) or isinstance(error, words.BEGUN_AGAIN)) or not tries.once_more():
+                    raise
+
+    def _may_try_again(self, error: psycopg.Error, tries: _Tries) -> bool:
+        return (words.is_lost(error) or isinstance(error, words.BEGUN_AGAIN)) and tries.once_more()
+
+    def _undo(self, error: psycopg.Error) -> None:
+        if words.is_lost(error):
+            self._lose()
+        else:
+            connections.roll_back(self._connection)
+
+    def _lose(self) -> None:
+        with contextlib.suppress(psycopg.Error):
+            self._connection.close()
+
+    def _reconnect(self) -> None:
+        if self._connection.closed:
+            self._connection = self._patiently(lambda: connections.connect(self.address))
+
+    def _patiently(self, act: Callable[[], Connection]) -> Connection:
+        return connections.patiently(act, self.address, self._waits)
+
+    def close(self) -> None:
+        """Sign out, if that can be done."""
+        if not self._connection.closed:
+            with contextlib.suppress(psycopg.Error):
+                connections.roll_back(self._connection)
+                self._connection.execute(
+                    f"DELETE FROM {self.address.quoted}.writers WHERE id = '{self._writer}'".encode()
+                )
+            self._lose()
+
+
+class _Tries:
+    """How often, and for how long, something is tried again."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._until = time.monotonic() + connections.PATIENCE
+
+    def once_more(self) -> bool:
+        self._number += 1
+        if self._number > MOST_TRIES or time.monotonic() >= self._until:
+            return False
+        time.sleep(min(FIRST_PAUSE * 2.0 ** (self._number - 1), 1.0))
+        return True
+
+
+def _last_row(cursor: psycopg.Cursor[tuple[object, ...]]) -> tuple[Any, ...]:
+    """The row of the last of several statements that were sent together; empty where it has none."""
+    row: tuple[Any, ...] = ()
+    while True:
+        if cursor.description is not None:
+            row = cursor.fetchone() or ()
+        if not cursor.nextset():
+            return row

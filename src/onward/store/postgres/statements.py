@@ -1,0 +1,80 @@
+"""The SQL of PostgreSQL: `:name` becomes a numbered parameter of the type that its name has everywhere.
+
+Two short forms keep the blocks readable. `listed(:rows) AS f(id bigint, _ text, step text)` are the arrays of a JSON
+array as rows, with a column `place`; `_` is passed over. `ids(:rows)` and `texts(:rows)` are the elements of one as an
+SQL array.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import NamedTuple
+
+from onward.store.sql import statements
+
+PACKAGE = "onward.store.postgres"
+
+_TYPES = {
+    "bigint": """after base changed complete corrected death done exit_code fed_position fresh generation hash_length
+        instance last limit lineage lives most named number other pass_number picodollars record requests run sending
+        sent seq solo_deaths stale start started stored there to_suspect tokens total uncounted vanished whole attempts
+        deaths fence""",
+    "double precision": "cap lease longest now since steady",
+    "json": "alive deduped instances keys lineages models only places rows shut states today",
+}
+TYPE_OF = {name: kind for kind, names in _TYPES.items() for name in names.split()}
+_LISTED = re.compile(r"listed\((?P<rows>[^()]+)\) AS (?P<alias>\w+)\((?P<columns>[^()]*)\)")
+_ARRAYS = re.compile(r"\b(ids|texts)\(([^()]+)\)")
+_NAME = re.compile(r"(?<![:\w]):([a-z_]+)\b")
+
+
+class Statement(NamedTuple):
+    """SQL with numbered parameters, and their names in that order."""
+
+    text: str
+    names: tuple[str, ...]
+
+
+def compiled(sql: str) -> Statement:
+    sql = _LISTED.sub(_as_rows, sql)
+    sql = _ARRAYS.sub(_as_array, sql)
+    names: list[str] = []
+
+    def numbered(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in names:
+            names.append(name)
+        return f"${names.index(name) + 1}::{TYPE_OF.get(name, 'text')}"
+
+    return Statement(_NAME.sub(numbered, sql), tuple(names))
+
+
+def _as_rows(match: re.Match[str]) -> str:
+    columns = []
+    for number, column in enumerate(match["columns"].split(",")):
+        name, kind = column.strip().split(" ", 1)
+        if name == "_":
+            continue
+        arrow = "->" if kind == "json" else "->>"
+        taken = f"value {arrow} {number}"
+        columns.append(f"{taken} AS {name}" if kind in ("text", "json") else f"({taken})::{kind} AS {name}")
+    listed = ", ".join([*columns, "place - 1 AS place"])
+    source = f"json_array_elements({match['rows']}) WITH ORDINALITY AS every(value, place)"
+    return f"(SELECT {listed} FROM {source}) AS {match['alias']}"
+
+
+def _as_array(match: re.Match[str]) -> str:
+    cast = "::bigint" if match[1] == "ids" else ""
+    return f"ARRAY(SELECT value{cast} FROM json_array_elements_text({match[2]}) AS every(value))"
+
+
+@functools.cache
+def blocks() -> dict[str, Statement]:
+    """All blocks by name."""
+    return {name: compiled(sql) for name, sql in statements.blocks(PACKAGE).items()}
+
+
+def migrations() -> list[tuple[int, str]]:
+    """The numbered schema scripts, in order."""
+    return statements.migrations(PACKAGE)

@@ -1,0 +1,94 @@
+"""The driver's errors in words for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+from psycopg import errors
+
+from onward.errors import OnwardError, StoreError, StoreMissing, StoreWriteError
+from onward.store.postgres.address import Address
+
+AGAIN = "nothing committed is lost, run the same command again"
+BEGUN_AGAIN = (errors.SerializationFailure, errors.DeadlockDetected)
+_GONE = (
+    errors.AdminShutdown,
+    errors.CrashShutdown,
+    errors.CannotConnectNow,
+    errors.IdleInTransactionSessionTimeout,
+    errors.TransactionTimeout,
+    errors.TooManyConnections,
+    errors.ConnectionException,
+)
+_REFUSED = (
+    ("password authentication failed", "its password is wrong, or the user may not log in"),
+    ("no password supplied", "it asks for a password: put one into the address, PGPASSWORD or ~/.pgpass"),
+    ("no pg_hba.conf entry", "it does not let this user in from this host (pg_hba.conf)"),
+    ("does not exist", "there is no such user or database"),
+    ("is not permitted to log in", "the user may not log in"),
+    ("could not translate host name", "there is no such host"),
+    ("SSL", "its TLS settings do not fit the address (sslmode, certificates)"),
+    ("permission denied for database", "the user may not use this database"),
+    ("no such user", "the pooler does not know the user"),
+    ("no such database", "the pooler does not know the database"),
+)
+
+
+def is_lost(error: psycopg.Error) -> bool:
+    """Whether the connection is gone, or cannot be had now: another one may do."""
+    if isinstance(error, _GONE):
+        return True
+    return isinstance(error, psycopg.OperationalError) and error.sqlstate is None and refusal(error) is None
+
+
+def refusal(error: psycopg.Error) -> str | None:
+    """Why the server does not let us in, where another try would not help."""
+    if isinstance(error, errors.InvalidPassword | errors.InvalidAuthorizationSpecification):
+        return _REFUSED[0][1]
+    if isinstance(error, errors.InvalidCatalogName):
+        return "there is no such database"
+    if error.sqlstate is not None:
+        return None
+    said = str(error)
+    return next((why for sign, why in _REFUSED if sign in said), None)
+
+
+def explain(
+    error: psycopg.Error, address: Address, kind: Callable[[str], OnwardError] = StoreWriteError
+) -> OnwardError:
+    """No driver's name for a fault reaches people bare."""
+    place = address.shown
+    why = refusal(error)
+    if why is not None:
+        return StoreError(f"cannot log in at {place}: {why}")
+    if is_lost(error):
+        return kind(f"{place} cannot be reached ({_first_line(error)}); {AGAIN}")
+    if isinstance(error, errors.InsufficientPrivilege):
+        return StoreError(
+            f"{place}: the user lacks rights ({_first_line(error)}); the schema {address.schema} has to be the user's "
+            f"own: CREATE SCHEMA {address.quoted} AUTHORIZATION the_user"
+        )
+    if isinstance(error, errors.DiskFull):
+        return kind(f"no space left on the disk of {place}; free some, {AGAIN}")
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return kind(f"{place} can only be read now: it is a standby, or was made read-only")
+    if isinstance(error, errors.LockNotAvailable):
+        return kind(f"{place}: another program has held its tables for too long; end it, {AGAIN}")
+    if isinstance(error, BEGUN_AGAIN):
+        return kind(f"{place}: others kept getting in the way of a change ({_first_line(error)}); {AGAIN}")
+    if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
+        return StoreMissing(f"there is no store at {place}; run the job first, or check --store")
+    if isinstance(error, errors.OutOfMemory | errors.InsufficientResources):
+        return kind(f"{place} has no room for this now ({_first_line(error)}); {AGAIN}")
+    if isinstance(error, errors.IoError | errors.DataCorrupted | errors.IndexCorrupted):
+        return kind(
+            f"the disk failed under {place} ({_first_line(error)}); check it, and restore a backup where needed"
+        )
+    return kind(f"{place}: {_first_line(error)}")
+
+
+def _first_line(error: psycopg.Error) -> str:
+    said = error.diag.message_primary or str(error)
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return lines[0] if lines else "no reason was given"
