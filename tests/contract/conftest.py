@@ -14,6 +14,8 @@ from store_conformance import Bench, Stores  # noqa: E402
 
 from helpers import postgres  # noqa: E402
 
+SCHEMA = postgres.new_schema()
+
 
 @pytest.fixture(scope="session")
 def database() -> Iterator[str]:
@@ -31,7 +33,7 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
         url = request.getfixturevalue("database")
         from postgres_stores import PostgresStores
 
-        made: Stores = PostgresStores(url, postgres.new_schema())
+        made: Stores = PostgresStores(url, SCHEMA)
     else:
         made = SqliteStores(tmp_path / "onward.db" if request.param == "sqlite file" else None)
     yield made

@@ -22,13 +22,8 @@ from pathlib import Path
 
 NOBODY = "nobody"
 STARTS_WITHIN = 60.0
-SETTINGS = (
-    "fsync=on",
-    "max_connections=200",
-    "shared_buffers=128MB",
-    "unix_socket_directories=",
-    "log_min_messages=warning",
-)
+SETTINGS = ("max_connections=200", "unix_socket_directories=", "log_min_messages=warning")
+CARELESS = ("fsync=off", "full_page_writes=off")  # for tests of what a store does, and not of what outlasts a power cut
 
 
 class NoServer(Exception):
@@ -151,7 +146,7 @@ def database() -> Iterator[str]:
     if given:
         yield given
         return
-    with server() as own:
+    with server(CARELESS) as own:
         yield own.url
 
 

@@ -27,6 +27,9 @@ from onward.ports.facts import (
 )
 from onward.store.sql.asking import PAGE, Lineage, Questions, waiting
 
+Text = bytes | str
+"""Bytes where the database lets anything stand for text."""
+
 
 def record_facts(questions: Questions, record: int) -> RecordFacts:
     with questions.one_reading():
@@ -143,7 +146,7 @@ def log(questions: Questions, instance: int, since: float | None, payloads: bool
             yield replace(entry, payload=sent.get(_intent(entry.detail))) if sent else entry
 
 
-def _log_entry(run: int | None, seq: int, at: float, event: bytes, key: str | None, *texts: bytes | None) -> LogEntry:
+def _log_entry(run: int | None, seq: int, at: float, event: Text, key: str | None, *texts: Text | None) -> LogEntry:
     step, reason, actor, detail, said = map(_shown, texts)
     return LogEntry(run, seq, at, _shown(event) or "", key, step, reason, actor, detail, said or "")
 
@@ -156,12 +159,12 @@ def _pages(questions: Questions, block: str, last: int, **bindings: Any) -> Iter
         after = page[-1][0]
 
 
-def _shown(text: bytes | None) -> str | None:
+def _shown(text: Text | None) -> str | None:
     """Text that may have been edited to be none."""
-    return None if text is None else text.decode("utf-8", "backslashreplace")
+    return text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text
 
 
-def _payloads(questions: Questions, details: Iterable[bytes | None]) -> dict[Any, str]:
+def _payloads(questions: Questions, details: Iterable[Text | None]) -> dict[Any, str]:
     wanted = {_intent(_shown(detail)) for detail in details} - {None}
     listed = orjson.dumps(list(wanted)).decode()
     return {tuple(row[:3]): row[3] for row in questions.rows("payloads", rows=listed)}
@@ -210,7 +213,9 @@ def _first_misfit(checker: Checker, pages: Iterable[list[tuple[Any, ...]]]) -> M
     return checker.ended()
 
 
-def _is_text(given: bytes) -> bool:
+def _is_text(given: Text) -> bool:
+    if isinstance(given, str):
+        return True
     try:
         given.decode()
     except UnicodeDecodeError:
