@@ -53,6 +53,7 @@ class PostgresStores(TableStores):
     """`stores` in one schema. It is made where it is not there, and emptied where it is: that is much quicker."""
 
     several = True
+    one_host = False
 
     def __init__(self, url: str, schema: str):
         self.address = parse(f"{url}{'&' if '?' in url else '?'}schema={schema}")

@@ -18,6 +18,8 @@ from onward.store.sqlite.work import SqliteWorkStore
 class SqliteStores(TableStores):
     """`stores` on one file, or (path None) one in memory."""
 
+    one_host = True
+
     def __init__(self, path: Path | None):
         self.path = path
         self.clock = HandClock()

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+import pytest
+
 from clocks import HandClock
 from onward.codec import canonical_key
 from onward.model import Claimed, Counts, Fact, Failure, FeedBlock, FeedOutcome, Kind, SourceRecord, State, StepVersion
@@ -33,6 +35,9 @@ class Stores(Protocol):
     clock: HandClock
     several: bool
     """Whether `open` can give a second store on the same database."""
+
+    one_host: bool
+    """Whether all runs are on one host, whose clock counts, and where it is seen whether a process lives."""
 
     def open(self, store_inputs: bool = True) -> WorkStore: ...
 
@@ -195,6 +200,11 @@ class Bench:
     def states(self) -> dict[str, int]:
         """Counters by state that are not zero."""
         return {str(state): n for state, n in self.store.counts(1).states.items() if n}
+
+    def needs_one_host(self) -> None:
+        """The test is about what only a host can tell: that a process lives, that it booted, that its clock was set."""
+        if not self.stores.one_host:
+            pytest.skip("runs are on many hosts: the server's clock and the leases tell it all")
 
     def die(self, run: int, store: Any = None) -> None:
         self.stores.die((store or self.store).store, run)

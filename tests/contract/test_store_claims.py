@@ -290,6 +290,7 @@ def test_the_longest_wait_that_may_be_asked_for_is_not_cut(bench: Bench) -> None
 
 
 def test_a_clock_that_was_set_forward_ends_waits(bench: Bench) -> None:
+    bench.needs_one_host()
     run = bench.start("k")
     (one,) = bench.claim(run)
     bench.state(run, retried(one, bench.clock.now() + 3000))

@@ -28,6 +28,7 @@ ASKING = Asking("clerk", None, [FILING], [FILING])
 
 def lapsed(bench: Bench) -> tuple[int, Claimed]:
     """A run that has not renewed its lease in mid-send; its process lives."""
+    bench.needs_one_host()
     run = bench.start("k")
     (one,) = claim(bench, run)
     met(bench, run, intent(one))
@@ -97,3 +98,17 @@ def test_a_suspect_is_one_still_when_its_call_has_ended(bench: Bench) -> None:
         bench.clock.pass_time(LEASE + 1)
         run = second
     assert (bench.row("k")["deaths"], bench.row("k")["hold"]) == (DEATHS_TO_SUSPECT, "suspect")
+
+
+def test_where_only_leases_tell_a_lapsed_call_counts_as_just_ended(bench: Bench) -> None:
+    """Its process may be anywhere, or stopped: from now on `settle` has to pass before an answer is believed."""
+    if bench.stores.one_host:
+        pytest.skip("it is seen whether the process lives")
+    run = bench.start("k")
+    (one,) = claim(bench, run)
+    met(bench, run, intent(one))
+    bench.clock.pass_time(LEASE + 1)
+    second = begin(bench)
+    (again,) = claim(bench, second)
+    assert (again.id, entry_of(again).state, entry_of(again).ended_at) == (one.id, INTENDED, bench.clock.now())
+    assert not bench.store.renew(run), "however late it wakes"

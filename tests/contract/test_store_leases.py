@@ -74,6 +74,7 @@ def test_wall_time_is_nothing_to_a_lease(bench: Bench) -> None:
 
 
 def test_after_a_reboot_every_lease_is_over_however_fresh_it_looks(bench: Bench) -> None:
+    bench.needs_one_host()
     run = bench.start("k")
     bench.claim(run)
     bench.clock.reboot(5)

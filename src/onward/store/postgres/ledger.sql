@@ -79,7 +79,7 @@ WHERE brief(effects.name) = brief(f.name) AND brief(effects.key) = brief(f.key) 
 -- name: entries
 SELECT json_agg(json_build_array(e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
     e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at, greatest(:now - e.intended_at, 0),
-    least(e.ended_at, :now), o.state, o.vanished, o.hold, o.instance, o.key, i.job, i.name, e.run))
+    e.ended_at - greatest(e.ended_at - :now, 0), o.state, o.vanished, o.hold, o.instance, o.key, i.job, i.name, e.run))
 FROM listed(:rows) AS f(name text, key text)
 JOIN effects e ON brief(e.name) = brief(f.name) AND brief(e.key) = brief(f.key)
 JOIN records o ON o.id = e.record JOIN instances i ON i.id = o.instance
@@ -87,14 +87,14 @@ JOIN records o ON o.id = e.record JOIN instances i ON i.id = o.instance
 -- name: entries_of
 SELECT json_agg(json_build_array(e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
     e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at, greatest(:now - e.intended_at, 0),
-    least(e.ended_at, :now)))
+    e.ended_at - greatest(e.ended_at - :now, 0)))
 FROM effects e WHERE e.record = ANY (ids(:rows))
 
 -- What these records owe or have done under these names, each with the input that it has now.
 -- name: owed_for_the_same_input
 SELECT json_agg(json_build_array(f.record, e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record,
     e.generation, e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at, greatest(:now - e.intended_at, 0),
-    least(e.ended_at, :now)))
+    e.ended_at - greatest(e.ended_at - :now, 0)))
 FROM listed(:rows) AS f(record bigint, generation bigint, names json) JOIN effects e ON e.record = f.record
 WHERE e.state <> 'absent' AND e.name = ANY (texts(f.names))
   AND (SELECT hash FROM inputs i WHERE i.record = e.record AND i.generation <= e.generation ORDER BY i.generation DESC LIMIT 1)
@@ -104,7 +104,7 @@ WHERE e.state <> 'absent' AND e.name = ANY (texts(f.names))
 -- name: owed_through_others
 SELECT json_agg(json_build_array(f.record, e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record,
     e.generation, e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at, greatest(:now - e.intended_at, 0),
-    least(e.ended_at, :now)))
+    e.ended_at - greatest(e.ended_at - :now, 0)))
 FROM listed(:rows) AS f(record bigint, generation bigint, names json) JOIN owed o ON o.record = f.record
 JOIN effects e ON brief(e.name) = brief(o.name) AND brief(e.key) = brief(o.key)
 WHERE e.state <> 'absent' AND o.name = ANY (texts(f.names))
