@@ -186,7 +186,7 @@ def children_of(folder: Path) -> list[str]:
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if (entry / "cwd").readlink() == folder and b"engine.child" in (entry / "cmdline").read_bytes():
+            if (entry / "cwd").readlink() == folder and b"engine.processes.child" in (entry / "cmdline").read_bytes():
                 found.append(entry.name)
     return found
 

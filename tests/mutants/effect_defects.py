@@ -82,21 +82,21 @@ ABOUT_KEYS = (
     Defect(
         "key-from-order",
         "the key is that of the record's place in the store",
-        "engine/effect_calls.py",
+        "engine/effects/calls.py",
         (("fields = effect.identify(value)", 'fields = {"number": attempt.claimed.id}'),),
         (ENGINE, "-k", "order"),
     ),
     Defect(
         "key-per-attempt",
         "every attempt has a key of its own",
-        "engine/effect_calls.py",
+        "engine/effects/calls.py",
         (("fields = effect.identify(value)", "fields = {**effect.identify(value), 'try': attempt.claimed.fence}"),),
         (ENGINE, "-k", "every_attempt"),
     ),
     Defect(
         "key-per-job",
         "the ledger is each job's own: a renamed job sends again",
-        "engine/effect_calls.py",
+        "engine/effects/calls.py",
         (("fields = effect.identify(value)", "fields = {**effect.identify(value), 'job': attempt.plan.job}"),),
         (ENGINE, "-k", "order"),
     ),
@@ -127,14 +127,14 @@ ABOUT_OUTCOMES = (
     Defect(
         "any-exception-is-failed",
         "whatever a send raises is taken as not applied",
-        "engine/course.py",
+        "engine/effects/course.py",
         (("if not isinstance(outcome, Raised) or not outcome.failure.not_applied:", "if outcome is None:"),),
         (COURSE, "-k", "without_an_answer"),
     ),
     Defect(
         "409-is-done",
         "a 409 is taken as the far side's word that it has it",
-        "engine/course.py",
+        "engine/effects/course.py",
         (
             (
                 "        if not isinstance(outcome, Raised) or not outcome.failure.not_applied:\n",
@@ -155,7 +155,7 @@ ABOUT_OUTCOMES = (
     Defect(
         "refused-again-is-refused",
         "a second send that was refused is taken as proof that the first was not applied",
-        "engine/course.py",
+        "engine/effects/course.py",
         (("if again and not self._refuses_the_key(outcome.failure):", "if False:"),),
         (COURSE, "-k", "second_send"),
     ),
@@ -192,21 +192,21 @@ ABOUT_PROBES = (
     Defect(
         "late-end-not-counted",
         "what was sent by a call that ended long past its deadline is believed to have landed",
-        "engine/course.py",
+        "engine/effects/course.py",
         (("return max(now + self.traits.settle, landed_by", "return max(landed_by"),),
         (COURSE, "-k", "ended_late"),
     ),
     Defect(
         "probe-error-is-absent",
         "a probe that raises is taken as the answer that nothing is there",
-        "engine/effect_calls.py",
+        "engine/effects/calls.py",
         (('return Answered("unknown", reason=f"the {attempt.phase} raised', 'return Answered("absent", reason=f"'),),
         (ENGINE, "-k", "probe"),
     ),
     Defect(
         "probe-silence-is-absent",
         "a probe that returns None or UNKNOWN is taken as the answer that nothing is there",
-        "engine/effect_calls.py",
+        "engine/effects/calls.py",
         (('return Answered("unknown", reason="the probe could not tell")', 'return Answered("absent")'),),
         (ENGINE, "-k", "probe"),
     ),
@@ -216,7 +216,7 @@ ABOUT_RECEIPTS = (
     Defect(
         "receipt-not-kept",
         "a receipt is durable only with its confirmation: a run that resumes sends again",
-        "engine/course.py",
+        "engine/effects/course.py",
         (("        fact.effect = self._said(EntryState.SENT, receipt=receipt)\n", "        fact.effect = None\n"),),
         (COURSE, "-k", "receipt_comes_first or what_a_probe_finds"),
     ),
@@ -242,7 +242,7 @@ ABOUT_RECEIPTS = (
     Defect(
         "mismatch-is-confirmed",
         "an acknowledgement with another fee counts as one",
-        "engine/effect_calls.py",
+        "engine/effects/calls.py",
         (
             (
                 "    if isinstance(answer, Mismatch):\n        return Answered(",
@@ -440,7 +440,7 @@ NEWEST = (
     Defect(
         "give-up-marker-lost",
         "a call that does not return is noted as one that ended without an answer",
-        "engine/course.py",
+        "engine/effects/course.py",
         (
             (
                 "entry = replace(self._held(), state=EntryState.INTENDED)",
@@ -518,7 +518,7 @@ NEWEST = (
     Defect(
         "lone-403-stops-at-once",
         "a 403 stops the run while calls beside it may still tell that it is meant for one record",
-        "engine/refusals.py",
+        "engine/gates/refusals.py",
         (("if failure.status != FORBIDDEN or self.has_succeeded(step):", "if True:"),),
         ("tests/acceptance/test_case_28.py", "-k", "one_tenant"),
     ),

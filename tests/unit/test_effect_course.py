@@ -8,7 +8,7 @@ import pytest
 from job_files import EmptySource
 
 from onward.engine.attempt import Attempt
-from onward.engine.course import PERSON, WAIT_FOR_OTHER, Course
+from onward.engine.effects.course import PERSON, WAIT_FOR_OTHER, Course
 from onward.engine.outcomes import Answered, CallOutcome, EndedEarly, Prepared, Raised, Returned
 from onward.job.job import Job
 from onward.model import Claimed, EffectFact, Entry, EntryState, Fact, Kind, Met, Retry, State, StoredOutput

@@ -11,8 +11,8 @@ import pytest
 from engine_bench import job
 
 from onward.engine import slots
-from onward.engine.admission import Admission
 from onward.engine.attempt import Attempt
+from onward.engine.gates.admission import Admission
 from onward.engine.slots import Slot, Slots
 from onward.job.plan import Plan
 from onward.model import Claimed

@@ -16,11 +16,11 @@ from typing import Any, Protocol
 
 from onward.codec import loads, plain_key
 from onward.engine.attempt import Attempt
-from onward.engine.desk import CallDesk
-from onward.engine.effect_calls import EffectCalls
+from onward.engine.effects.calls import EffectCalls
 from onward.engine.forks import end_if_forked
 from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Prepared, PutOff, Raised, Returned, Stale
 from onward.engine.resources import Resources
+from onward.engine.spending.desk import CallDesk
 from onward.engine.threads import Threads
 from onward.errors import Done, MisfitRecord, OnwardError, StaleCheckpoint
 from onward.job.plan import CallPlan, Plan, StepPlan

@@ -11,15 +11,15 @@ from dataclasses import replace
 from typing import Any
 
 from onward.codec import loads
-from onward.engine.admission import Admission
 from onward.engine.attempt import Attempt
 from onward.engine.calls import Caller, OwnCalls
-from onward.engine.causes import Causes
-from onward.engine.desk import Budgets
-from onward.engine.effects import Effects
+from onward.engine.effects.turns import Effects
 from onward.engine.events import Events
+from onward.engine.gates.admission import Admission
+from onward.engine.gates.causes import Causes
+from onward.engine.gates.outages import Outages
+from onward.engine.gates.refusals import Refusals
 from onward.engine.journal import Journal, size_of
-from onward.engine.outages import Outages
 from onward.engine.outcomes import (
     Answered,
     CallOutcome,
@@ -32,9 +32,9 @@ from onward.engine.outcomes import (
     cancelled_itself,
 )
 from onward.engine.pacer import Pacer
-from onward.engine.refusals import Refusals
 from onward.engine.share import Share
 from onward.engine.slots import Slot, Slots
+from onward.engine.spending.desk import Budgets
 from onward.engine.tally import Tally
 from onward.job.plan import Plan
 from onward.model import Claimed, EntryState, Fact, Kind, Met, State

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Mapping
 
 from onward.engine.attempt import Attempt
-from onward.engine.bill import AtModel
-from onward.engine.gates import Ceiling, Gate, Gates, Shut
-from onward.engine.model_ceiling import ModelCeiling
+from onward.engine.gates.gates import Ceiling, Gate, Gates, Shut
+from onward.engine.gates.model_ceiling import ModelCeiling
+from onward.engine.spending.bill import AtModel
 from onward.job.plan import Plan, StepPlan
 from onward.policy.failures import Classified
 from onward.policy.pace import LONGEST_WAIT
