@@ -656,6 +656,22 @@ def test_after_a_reboot_the_wall_clock_has_to_do(bench: Bench) -> None:
     assert entry_of(again).intended_at == began
 
 
+def test_after_a_reboot_with_its_clock_set_back_the_time_of_an_intent_begins_anew(bench: Bench) -> None:
+    """Its age is known to nobody: it may land as if it was just sent, and its key may be forgotten."""
+    run = bench.start("k")
+    (one,) = claim(bench, run)
+    met(bench, run, intent(one))
+    bench.state(run, unconfirmed(one))
+    bench.clock.reboot(30)
+    bench.clock.jump(-3600)
+    second = begin(bench)
+    began = bench.clock.now()
+    bench.clock.pass_time(20)
+    (again,) = claim(bench, second)
+    assert entry_of(again).intended_at == pytest.approx(began)
+    assert entry_of(again).first_at < began - 10 * 365 * 86400
+
+
 def test_unconfirmed_records_do_not_wait_for_years_when_the_clock_is_set_back(bench: Bench) -> None:
     run = bench.start("k")
     (one,) = claim(bench, run)

@@ -29,6 +29,7 @@ from onward.engine.outcomes import (
     Raised,
     Returned,
     Stale,
+    TooLate,
     cancelled_itself,
 )
 from onward.engine.pacer import Pacer
@@ -495,7 +496,7 @@ class Worker:
     def _effect_ended(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
         failure = outcome.failure if isinstance(outcome, Raised | Answered) else None
         survived = failure is None or failure.kind is not Kind.FATAL
-        if survived and attempt.phase in ("send", "confirm"):
+        if survived and attempt.phase in ("send", "confirm") and not isinstance(outcome, TooLate):
             attempt.clear()
         if failure is not None and failure.kind is Kind.TRANSIENT:
             if isinstance(outcome, Raised) and (failure.not_applied or attempt.phase == "prepare"):

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 
 from onward.engine.attempt import Attempt
 from onward.engine.loops import spawn
-from onward.engine.outcomes import CallOutcome, Died, Raised
+from onward.engine.outcomes import CallOutcome, Died, Raised, TooLate
 from onward.engine.processes import messages
 from onward.engine.spending.desk import Budgets
 from onward.errors import OnwardError, UsageError
@@ -96,7 +96,10 @@ class Child:
             return Died(self._how or "it was gone before the call", ())
         claimed, step = attempt.claimed, attempt.step
         assert step is not None
+        if attempt.is_late:
+            return TooLate()
         attempt.called()
+        attempt.begun = True
         number, self._next = self._next, self._next + 1
         future: asyncio.Future[CallOutcome] = self._loop.create_future()
         self._calls[number] = (attempt, future)

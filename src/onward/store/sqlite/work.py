@@ -82,7 +82,7 @@ class SqliteWorkStore:
             with self._change(0, None) as change:
                 change.execute("insert_instance", job=start.job, name=start.instance, location=start.location)
                 new_instance = bool(self._connection.changes())
-                names.check(change, start)
+                names.check(change, start, self._is_alive)
                 instance = self._instance(change, start)
                 change.instance, change._common["instance"] = instance, instance
                 run = self._insert_run(change, start)
@@ -91,6 +91,8 @@ class SqliteWorkStore:
                 begun = RunBegun(run, instance, new_instance, 0)
                 begun.other_keys = names.other_keys(change, start)
                 begun.dead_runs, begun.others = self._bury(change, run)
+                if start.effects:
+                    change.execute("begin_times_anew")
                 self._ask_about_ended_calls(change)
                 if not start.asks_only:
                     if not begun.others:
@@ -341,6 +343,7 @@ class SqliteWorkStore:
             host=start.host,
             params=start.params,
             versions=orjson.dumps([[step.name, step.version] for step in start.steps]).decode(),
+            effects=orjson.dumps(dict(start.effects)).decode(),
             boot=self._clock.boot,
             lease_until=self._clock.steady() + self.lease,
         )
