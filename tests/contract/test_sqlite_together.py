@@ -249,6 +249,23 @@ def test_who_reads_the_files_of_a_store_drops_no_lock(tmp_path: Path) -> None:
         holder.kill()
 
 
+def test_a_lock_file_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    place = tmp_path / "onward.db"
+    store = SqliteWorkStore(place, SystemClock())
+    run = store.begin_run(START).run
+    (tmp_path / "onward.db-runs").unlink()
+    assert store.renew(run)
+    script = (
+        "import sys; from pathlib import Path; from onward.store.sqlite.liveness import RunLocks; "
+        "print(int(RunLocks(Path(sys.argv[1])).is_held(int(sys.argv[2]))))"
+    )
+    command = [sys.executable, "-c", script, str(place), str(run)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == ["1"]
+    store.end_run(run, 3, "done")
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == ["0"]
+    store.close()
+
+
 def test_a_forked_child_that_outlives_its_parent_keeps_no_lock(tmp_path: Path) -> None:
     place = tmp_path / "onward.db"
     script = (

@@ -619,4 +619,42 @@ EFFECT_DEFECTS = (
         (('sys.platform == "linux"', 'sys.platform == "none"'),),
         ("tests/contract/test_sqlite_together.py", "-k", "drops_no_lock"),
     ),
+    Defect(
+        "stops-never",
+        "a run that is told to stop waits for ever for room at the next step",
+        "engine/worker.py",
+        (
+            (
+                "        elif self.stopping:\n            self._give_back(attempt)\n        else:\n            self.admission.add",
+                "        else:\n            self.admission.add",
+            ),
+        ),
+        ("tests/acceptance/test_cli_signals.py", "-k", "no_room"),
+    ),
+    Defect(
+        "receipt-of-another-job-taken",
+        "a receipt that another job's .confirm has to judge is confirmed by a job that has none",
+        "policy/effects.py",
+        (
+            (
+                'Act("finish") if entry.origin is None else Act("wait for a person", reason=_to_be_confirmed(entry))',
+                'Act("finish")',
+            ),
+        ),
+        (POLICY, "-k", "by_who_cannot"),
+    ),
+    Defect(
+        "set-aside-though-never-called",
+        "what was about to be sent when the run stopped is set aside for a person, though nothing was called",
+        "engine/effects/course.py",
+        (("if outcome is None and not self.attempt.begun and not again:", "if False:"),),
+        (ENGINE, "-k", "while_resources_open"),
+    ),
+    Defect(
+        "lock-file-gone",
+        "a run whose lock file was removed counts as dead though it lives",
+        "store/sqlite/work.py",
+        (("        self._locks.look()\n", ""),),
+        ("tests/contract/test_sqlite_together.py", "-k", "was_removed"),
+    ),
 )

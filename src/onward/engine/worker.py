@@ -198,6 +198,8 @@ class Worker:
             self._leave(attempt, fact)
         elif fact.started:
             self._put(attempt, first=fact.checkpoint is not None)
+        elif self.stopping:
+            self._give_back(attempt)
         else:
             self.admission.add(attempt)
 
@@ -293,7 +295,7 @@ class Worker:
         if attempt.step is None:
             self.submit(attempt.nothing_left())
         elif self.stopping:
-            self.submit(attempt.given_back("the run is stopping"))
+            self._give_back(attempt)
         elif attempt.started:
             self._put(attempt)
         else:
@@ -333,9 +335,14 @@ class Worker:
     def _begin(self, attempt: Attempt) -> None:
         """An attempt was admitted to its step: its start is made durable before the call."""
         if self.stopping:
-            self.submit(attempt.given_back("the run is stopping"))
+            self._give_back(attempt)
         else:
             self.submit(attempt.begin())
+
+    def _give_back(self, attempt: Attempt) -> None:
+        """The run is stopping, and the attempt is at no call: whoever waits for its room goes, too."""
+        self.admission.release(attempt)
+        self.submit(attempt.given_back("the run is stopping"))
 
     def _put_back(self, attempt: Attempt, reason: str) -> None:
         """The attempt is to wait in the store: it has not really started."""
@@ -356,7 +363,7 @@ class Worker:
 
     async def _perform(self, slot: Slot, attempt: Attempt) -> None:
         if self.stopping:
-            self.submit(attempt.given_back("the run is stopping"))
+            self._give_back(attempt)
             return
         step = attempt.step
         assert step is not None
@@ -402,8 +409,7 @@ class Worker:
                 self._end(attempt, self._cut_short(slot, attempt))
             return False
         if self.stopping:
-            self.admission.release(attempt)
-            self.submit(attempt.given_back("the run is stopping"))
+            self._give_back(attempt)
         return not self.stopping
 
     def _cut_short(self, slot: Slot, attempt: Attempt) -> CallOutcome | None:

@@ -106,6 +106,22 @@ class RunLocks:
             _unlock_byte(self._descriptor(), run)
             return False
 
+    def look(self) -> None:
+        """Where the lock file was removed, lock what is held in the one that others see."""
+        with _guard:
+            if self._file is None or self._name not in _files or self._is_there(_files[self._name]):
+                return
+            os.close(_files.pop(self._name))
+            for run in _held.get(self._name, set()):
+                self._lock(run)
+
+    def _is_there(self, descriptor: int) -> bool:
+        assert self._file is not None
+        try:
+            return os.path.samestat(os.fstat(descriptor), self._file.stat())
+        except FileNotFoundError:
+            return False
+
     def _lock(self, byte: int) -> bool:
         descriptor = self._descriptor()
         try:

@@ -129,6 +129,7 @@ class SqliteWorkStore:
 
     def renew(self, run: int) -> bool:
         self._check_place()
+        self._locks.look()
         with self._change(self._instances[run], run) as change:
             return change.execute("renew_run", lease_until=self._clock.steady() + self.lease) == 1
 
