@@ -245,7 +245,7 @@ from onward.llm import Model, Prompt
 job = onward.Job("tickets", source=onward.jsonl("in.jsonl", key="id"))
 model = Model("small", PRICES, max_output_tokens=60, budget=BUDGET)
 
-@job.effect("ticket", key="id", deadline=1, settle=0)
+@job.effect("ticket", key="id", deadline=60, settle=0)
 async def answer(record, idempotency_key) -> dict:
     started(record["id"], "answer")
     return {"note": await model.ask(Prompt("{{ text }}"), text=record["text"])}

@@ -52,15 +52,8 @@ ABOUT_SENDING = (
         "deadline-from-the-send",
         "the deadline counts from when the call begins: who finds the intent believes it over too early",
         "policy/effects.py",
-        (("return traits.deadline - max(now - entry.intended_at, 0.0)", "return traits.deadline"),),
-        (POLICY, "-k", "waited_long"),
-    ),
-    Defect(
-        "deadline-not-enforced",
-        "a send is given as long as if its intent had just been made",
-        "engine/slots.py",
-        (("self.attempt.step.timeout if left is None else left", "self.attempt.step.timeout"),),
-        ("tests/unit/test_engine_slots.py", "-k", "less_time"),
+        (("return begins_within(deadline) + deadline", "return deadline"),),
+        (POLICY, "-k", "by_when"),
     ),
     Defect(
         "payload-made-anew",
@@ -186,14 +179,14 @@ ABOUT_PROBES = (
         "settle-not-waited-for",
         "a lookup that lags behind is believed as soon as the deadline has passed",
         "policy/effects.py",
-        (("return ended_by + traits.settle", "return ended_by"),),
+        (("return ended_by + settles_within(traits, entry)", "return ended_by"),),
         (POLICY, "-k", "believed_only_after or newest_send"),
     ),
     Defect(
         "late-end-not-counted",
         "what was sent by a call that ended long past its deadline is believed to have landed",
         "engine/effects/course.py",
-        (("return max(now + self.traits.settle, landed_by", "return max(landed_by"),),
+        (("return max(now + settles_within(self.traits, entry), landed_by", "return max(landed_by"),),
         (COURSE, "-k", "ended_late"),
     ),
     Defect(
@@ -625,8 +618,12 @@ EFFECT_DEFECTS = (
         "engine/worker.py",
         (
             (
-                "        elif self.stopping:\n            self._give_back(attempt)\n        else:\n            self.admission.add",
-                "        else:\n            self.admission.add",
+                "        elif self.stopping:\n            self._give_back(attempt)\n        else:\n            self.ad",
+                "        else:\n            self.ad",
+            ),
+            (
+                '        self.admission.release(attempt)\n        self.submit(attempt.given_back("the run is st',
+                '        self.submit(attempt.given_back("the run is st',
             ),
         ),
         ("tests/acceptance/test_cli_signals.py", "-k", "no_room"),
