@@ -15,6 +15,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -171,7 +172,7 @@ def weigh(scene: Scene, report: Report) -> list[str]:
     report.applied = sum(one.applied > 0 for one in verdicts.values())
     found = [*twice(scene, report, verdicts), *told_wrongly(scene, report, verdicts)]
     found += looking.contradictions(scene.victim.store)
-    said = scene.victim.said
+    said = re.sub(r"calls went on failing \([\w.]+\)", "an outage", scene.victim.said)
     if "Traceback" in said or "Error" in said:
         found.append(f"a run said: {said[-1500:]}")
     return found
