@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from onward import codec, runner
-from onward.engine.bill import asking
 from onward.engine.govern import Bounds
+from onward.engine.spending.bill import asking
 from onward.engine.tally import Progress
 from onward.errors import DeclarationError, ExportError, OutputError, UsageError
 from onward.job import checks, registry

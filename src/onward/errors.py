@@ -58,6 +58,16 @@ class Done(StepOutcome):
         self.reason = str(reason)
 
 
+def mark_as_a_models(error: BaseException) -> None:
+    """Note on an error that it came up while a model was asked: what it says is nothing about what the step around it
+    has sent elsewhere."""
+    error.asked_a_model = True  # type: ignore[attr-defined]
+
+
+def is_a_models(error: BaseException) -> bool:
+    return getattr(error, "asked_a_model", False) is True
+
+
 class OnwardError(Exception):
     """A fault with a message for people. `exit_code` is what the command line ends with."""
 

@@ -184,7 +184,8 @@ class Entry:
     `record` is the one that answers for it, in its `generation`; `fence` that of its newest intent, made `intended_at`;
     `first_at`: when the first was; `ask_at`: not to be asked about before; `asks`: questions without an answer.
     `origin`: whose it was before it was adopted, in words; `origin_job`: the job that had made it, with its instance;
-    `ended_at`: when it was seen that the call under its newest intent had ended without an answer.
+    `ended_at`: when it was seen that the call under its newest intent had ended without an answer; `deadline` and
+    `settle` (seconds) are what was declared when that intent was made.
     """
 
     name: str
@@ -204,6 +205,8 @@ class Entry:
     origin: str | None = None
     origin_job: str | None = None
     ended_at: float | None = None
+    deadline: float = 0.0
+    settle: float = 0.0
 
 
 @dataclass(slots=True)
@@ -212,7 +215,7 @@ class EffectFact:
 
     With `payload` it is an intent: the entry is made, or superseded where it was not applied, or met. Without, it is
     what became of an entry that the record answers for. `former`: (name, key) under which it may be known from before;
-    `fields`: the names of the fields that the key is made of.
+    `fields`: the names of the fields that the key is made of; `deadline` and `settle` (seconds) belong to intents.
     """
 
     name: str
@@ -225,6 +228,8 @@ class EffectFact:
     asks: int = 0
     former: tuple[tuple[str, str], ...] = ()
     fields: tuple[str, ...] = ()
+    deadline: float = 0.0
+    settle: float = 0.0
 
 
 @dataclass(slots=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from onward.clock import SystemClock
-from onward.engine.interpreter import tuned_interpreter
 from onward.engine.loops import run_to_end
+from onward.engine.processes.interpreter import tuned_interpreter
 from onward.engine.session import Announcement as Announcement
 from onward.engine.session import Options as Options
 from onward.engine.session import Session

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from acceptance.ai_jobs import PRICES, Asking, events, spent_by_log
-from acceptance.jobs import plain
+from acceptance.jobs import Place, plain
 from helpers.llm import KEY, LlmServer, llm_server
 
 
@@ -237,6 +237,30 @@ def test_a_budget_is_never_overrun_and_raising_it_goes_on(tmp_path: Path, server
     assert asking.run().code == 4
     assert asking.run("--budget", "10").counts == {"succeeded": 200}
     assert set(asking.asked.values()) == {1}
+
+
+ASKED_AFTER_SENDING = """
+from onward.llm import Model, Prompt
+
+job = onward.Job("tickets", source=onward.jsonl("in.jsonl", key="id"))
+model = Model("small", PRICES, max_output_tokens=60, budget=BUDGET)
+
+@job.effect("ticket", key="id", deadline=60, settle=0)
+async def answer(record, idempotency_key) -> dict:
+    started(record["id"], "answer")
+    return {"note": await model.ask(Prompt("{{ text }}"), text=record["text"])}
+""".replace("PRICES", PRICES)
+
+
+@pytest.mark.parametrize(("fault", "budget"), [("", "0.0000001"), ("429", "10"), ("400", "10")])
+def test_what_a_model_refuses_says_nothing_about_what_the_step_has_sent_before(
+    tmp_path: Path, server: LlmServer, fault: str, budget: str
+) -> None:
+    place = Place(tmp_path, ASKED_AFTER_SENDING.replace("BUDGET", budget))
+    place.write("in.jsonl", [{"id": "k", "text": f"[[fault={fault}]]" if fault else "well"}])
+    for _ in range(2):
+        assert place.run("--wait", "0", env=server.environment).counts == {"unconfirmed": 1}
+    assert place.calls() == ["k"]
 
 
 def test_a_budget_in_tokens(tmp_path: Path, server: LlmServer) -> None:

@@ -23,7 +23,7 @@ RECORDS = 40
 MODEL = 'Model("small", mode="batch", max_output_tokens=100, prices={"input": 4.0, "output": 12.0}{more})'
 
 JOB = """
-import onward.engine.carrying as engine, onward.llm.batching as provider
+import onward.engine.batches.carrying as engine, onward.llm.batching as provider
 from onward.llm import Model, Prompt
 from pydantic import BaseModel
 
@@ -438,7 +438,7 @@ def test_two_runs_at_once_send_nothing_twice(tmp_path: Path, server: LlmServer) 
 
 
 PUT_OFF_BEHIND_ITS_BACK = """
-import asyncio, apsw, pathlib, onward.engine.batches as batches
+import asyncio, apsw, pathlib, onward.engine.batches.making as batches
 
 go, first, look = pathlib.Path("go"), os.environ.get("FIRST"), batches.Batches.look
 

@@ -186,7 +186,7 @@ def children_of(folder: Path) -> list[str]:
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if (entry / "cwd").readlink() == folder and b"engine.child" in (entry / "cmdline").read_bytes():
+            if (entry / "cwd").readlink() == folder and b"engine.processes.child" in (entry / "cmdline").read_bytes():
                 found.append(entry.name)
     return found
 
@@ -214,3 +214,30 @@ def test_max_time_stops_like_a_signal(tmp_path: Path) -> None:
     assert status["counts"]["in_progress"] == 0
     finish(place)
     assert len(place.calls()) == RECORDS
+
+
+BOUNDED = """
+import asyncio
+
+job = onward.Job("bounded", source=onward.jsonl("in.jsonl", key="id"), concurrency=6)
+
+@job.step
+async def first(record):
+    started(record["id"], "first")
+    await asyncio.sleep(2)
+    return 1
+
+@job.step(@BOUND@)
+async def second(record, first):
+    return 2
+"""
+
+
+@pytest.mark.parametrize("bound", ["concurrency=1", 'group=onward.Group("place", concurrency=1)'])
+def test_a_run_stops_though_the_steps_that_follow_have_no_room_for_all(tmp_path: Path, bound: str) -> None:
+    place = Place(tmp_path, BOUNDED.replace("@BOUND@", bound))
+    place.write("in.jsonl", [{"id": n, "place": "CA"} for n in range(6)])
+    ran = place.run("--max-time", "1", "--grace", "10", timeout=30)
+    assert ran.code == 3
+    assert ran.counts == {"pending": 6}
+    assert (len(place.calls("first")), place.run().code, len(place.calls("first"))) == (6, 0, 6)

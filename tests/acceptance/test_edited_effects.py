@@ -6,12 +6,13 @@ The far side is a file that each request is appended to.
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from acceptance.jobs import Place
+from acceptance.jobs import Place, wait_until
 
 FAR = """
 def sent(key, payload):
@@ -300,3 +301,144 @@ def test_without_a_change_it_comes_upon_the_same_again(in_conflict: Place) -> No
     place.fine("release", "job.py", "--all")
     assert place.run().counts == {"quarantined": 1}
     assert len(place.calls("price")) == 2
+
+
+# Times, names and types.
+
+TIMES = (
+    FAR
+    + """
+DIES = not (HERE / "far.log").exists()
+
+@job.effect("report", key="id", deadline=1, settle=@SETTLE@, probe_first=False)
+def submit(record, idempotency_key) -> dict:
+    sent(idempotency_key, [time.time()])
+    if DIES:
+        os._exit(9)
+    return {"number": 1}
+
+@submit.probe
+def filed(idempotency_key):
+    sent(idempotency_key, [time.time()])
+    return {"number": 1}
+"""
+)
+
+
+def test_what_was_declared_when_it_was_sent_holds_though_less_is_declared_now(tmp_path: Path) -> None:
+    """The process died in mid-send: what it had sent may still land for as long as its own declaration says."""
+    place = Place(tmp_path, "import time\n" + TIMES.replace("@SETTLE@", "5"))
+    place.write("in.jsonl", [{"id": "a"}])
+    assert place.onward("run", "job.py").returncode == 9
+    place.job("import time\n" + TIMES.replace("@SETTLE@", "0"))
+    assert place.run("--wait", "30").counts == {"succeeded": 1}
+    ((sent,), (asked,)) = requests(place)
+    assert asked - sent >= 6.0
+
+
+def test_a_person_who_looks_before_it_can_have_arrived_is_not_believed(tmp_path: Path) -> None:
+    place = Place(tmp_path, "import time\n" + TIMES.replace("@SETTLE@", "4").split("@submit.probe")[0])
+    place.write("in.jsonl", [{"id": "a"}])
+    assert place.onward("run", "job.py").returncode == 9
+    assert place.run("--wait", "0").counts == {"unconfirmed": 1}
+    ended = place.onward("reconcile", "job.py", "a", "--not-sent")
+    assert ended.returncode == 2
+    assert "what was sent for a may still arrive" in ended.stderr
+    wait_until(lambda: place.onward("reconcile", "job.py", "a", "--not-sent").returncode == 0, 30)
+    (sent,) = requests(place)[0]
+    assert time.time() - sent >= 5.0
+    assert place.run().counts == {"succeeded": 1}
+
+
+RENAMED = (
+    FAR
+    + """
+@job.effect("@NAME@", key="duty"@FORMERLY@, deadline=1, settle=0)
+async def submit(record, payload, idempotency_key) -> dict:
+    sent(idempotency_key, payload)
+    while record["id"] == "slow" and not (HERE / "go").exists():
+        await asyncio.sleep(0.05)
+    if record["id"] == "refused" and "@NAME@" == "old":
+        raise onward.Rejected("no")
+    return {"number": record["id"]}
+
+@submit.payload
+def body(record):
+    return {"duty": record["duty"]}
+"""
+)
+
+
+def renamed(name: str, formerly: str = "") -> str:
+    given = f", formerly={formerly!r}" if formerly else ""
+    return "import asyncio\n" + RENAMED.replace("@NAME@", name).replace("@FORMERLY@", given)
+
+
+def test_a_former_name_is_kept_for_as_long_as_something_stands_under_it(tmp_path: Path) -> None:
+    place = Place(tmp_path, renamed("old"))
+    place.write("in.jsonl", [{"id": "a", "duty": "one"}])
+    assert place.run().code == 0
+    place.job(renamed("new", "old"))
+    place.write("in.jsonl", [{"id": "a", "duty": "one"}, {"id": "b", "duty": "two"}])
+    assert place.run().code == 0
+    place.job(renamed("new"))
+    place.write("in.jsonl", [{"id": "c", "duty": "one"}])
+    ended = place.onward("run", "job.py")
+    assert ended.returncode == 2
+    assert "keep it" in ended.stderr and "formerly='old'" in ended.stderr
+    place.job(renamed("newest", "new"))
+    assert "formerly='old'" in place.onward("run", "job.py").stderr
+    place.job(renamed("new", "old"))
+    assert place.run().code == 0
+    assert requests(place) == [{"duty": "one"}, {"duty": "two"}]
+
+
+def test_what_was_refused_under_a_former_name_does_not_hide_what_is_done_under_today_s(tmp_path: Path) -> None:
+    place = Place(tmp_path, renamed("old"))
+    place.write("in.jsonl", [{"id": "refused", "duty": "one"}])
+    assert place.run().code == 1
+    place.job(renamed("new").replace('Job("edited"', 'Job("another"').replace("in.jsonl", "other.jsonl"))
+    place.write("other.jsonl", [{"id": "z", "duty": "one"}])
+    assert place.run().code == 0
+    place.job(renamed("new", "old"))
+    place.fine("release", "job.py", "--all")
+    assert place.run().code == 0
+    assert requests(place) == [{"duty": "one"}, {"duty": "one"}]  # the one that was refused, and the other job's
+
+
+@pytest.mark.parametrize("first", ["old", "new"])
+def test_code_before_and_after_a_renaming_does_not_work_at_the_same_time(tmp_path: Path, first: str) -> None:
+    texts = {"old": renamed("old"), "new": renamed("new", "old")}
+    place = Place(tmp_path, texts[first])
+    place.write("in.jsonl", [{"id": "slow", "duty": "one"}])
+    begun = place.start("run", "job.py")
+    try:
+        wait_until(lambda: requests(place), 30)
+        place.job(texts["new" if first == "old" else "old"])
+        ended = place.onward("run", "job.py")
+        assert ended.returncode == 2
+        assert "is at work, by code that gives the effect 'old' another name" in ended.stderr
+    finally:
+        (tmp_path / "go").touch()
+        assert begun.wait(30) == 0
+    assert len(requests(place)) == 1
+
+
+TYPED = (
+    FAR
+    + """
+@job.effect("report", key={"fee": @TYPE@})
+def submit(record, idempotency_key) -> dict:
+    sent(idempotency_key, record)
+    return {"number": record["id"]}
+"""
+)
+
+
+def test_a_key_of_another_type_is_told(tmp_path: Path) -> None:
+    place = Place(tmp_path, "from decimal import Decimal\n" + TYPED.replace("@TYPE@", "str"))
+    place.write("in.jsonl", [{"id": "a", "fee": "40.10"}])
+    assert place.run().code == 0
+    place.job("from decimal import Decimal\n" + TYPED.replace("@TYPE@", "Decimal"))
+    place.write("in.jsonl", [{"id": "a", "fee": "40.10"}, {"id": "b", "fee": "9.95"}])
+    assert "fee as a Decimal" in place.run().said

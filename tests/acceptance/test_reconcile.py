@@ -75,7 +75,7 @@ def book(filing, submit):
     started(filing["id"], "book")
     return submit["number"]
 """
-UNASKABLE = '"annual-report", key="entity"'
+UNASKABLE = '"annual-report", key="entity", deadline=0.3, settle=0'
 QUICK = '"annual-report", key="entity", deadline=0.2, settle=0, probe_first=False'
 
 

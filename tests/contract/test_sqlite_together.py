@@ -234,6 +234,54 @@ def test_dropping_one_lock_keeps_the_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="there is no fork here")
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a lock belongs to the process and goes with any close")
+def test_who_reads_the_files_of_a_store_drops_no_lock(tmp_path: Path) -> None:
+    place = tmp_path / "onward.db"
+    script = (
+        "import sys; from pathlib import Path; from onward.store.sqlite.liveness import RunLocks; "
+        "place = Path(sys.argv[1]); RunLocks(place).hold(7); place.with_name('onward.db-runs').read_bytes(); "
+        "print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", script, str(place)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert said(holder) == ["held"]
+        assert RunLocks(place).is_held(7)
+        holder.kill()
+
+
+def test_a_lock_file_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    place = tmp_path / "onward.db"
+    store = SqliteWorkStore(place, SystemClock())
+    run = store.begin_run(START).run
+    (tmp_path / "onward.db-runs").unlink()
+    assert store.renew(run)
+    script = (
+        "import sys; from pathlib import Path; from onward.store.sqlite.liveness import RunLocks; "
+        "print(int(RunLocks(Path(sys.argv[1])).is_held(int(sys.argv[2]))))"
+    )
+    command = [sys.executable, "-c", script, str(place), str(run)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == ["1"]
+    store.end_run(run, 3, "done")
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == ["0"]
+    store.close()
+
+
+def test_a_forked_child_that_outlives_its_parent_keeps_no_lock(tmp_path: Path) -> None:
+    place = tmp_path / "onward.db"
+    script = (
+        "import os, sys; from pathlib import Path; from onward.store.sqlite.liveness import RunLocks; "
+        "RunLocks(Path(sys.argv[1])).hold(7); child = os.fork(); "
+        "print('held', flush=True) if child else None; sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", script, str(place)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert said(holder) == ["held"]
+        assert RunLocks(place).is_held(7)
+        holder.kill()
+        holder.wait()
+        assert not RunLocks(place).is_held(7)
+
+
 def test_a_forked_child_neither_holds_nor_drops_its_parents_locks(tmp_path: Path) -> None:
     import os
 

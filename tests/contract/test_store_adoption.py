@@ -62,6 +62,7 @@ def test_a_persons_word_about_the_other_wakes_it(bench: Bench, receipt: str | No
     run, _, b = adopted(bench)
     bench.state(run, unconfirmed(b, UNKNOWN, hold="person"))
     word = Word("clerk", b.id, FILING, "ow1-x", receipt, None, "b", {"b": "1"})
+    bench.clock.pass_time(1)
     assert bench.stores.desk().settle(1, word) is not None
     assert "a" in plain(claim(bench, run))
 

@@ -175,6 +175,7 @@ def test_a_persons_word_settles_it(bench: Bench, receipt: str | None) -> None:
     word = Word("clerk", one.id, FILING, "ow1-x", receipt, None, "b", {"b": "1"})
     with_end = State.PENDING if receipt is None else State.SUCCEEDED
     desk = bench.stores.desk()
+    bench.clock.pass_time(1)
     assert desk.settle(1, word) is with_end
     row, counts = bench.row("k"), bench.store.counts(1)
     assert (row["generation"], row["input_changed"]) == ((1, 0) if receipt is None else (0, 1))

@@ -38,8 +38,8 @@ def start(bench: Bench, *keys: str, **given: Any) -> int:
     return bench.start(*(keys or ("k",)), effects=EFFECTS, steps=STEPS, **given)
 
 
-def intend(bench: Bench, run: int, one: Claimed, key: str = KEY) -> None:
-    made = entry(EntryState.INTENDED, key, payload='{"fee":50}', payload_hash="h")
+def intend(bench: Bench, run: int, one: Claimed, key: str = KEY, **times: float) -> None:
+    made = entry(EntryState.INTENDED, key, payload='{"fee":50}', payload_hash="h", **times)
     bench.state(run, fact(one, State.IN_PROGRESS, step="b", started=True, attempts=1, effect=made))
 
 
@@ -66,6 +66,8 @@ def word(one: Claimed, receipt: str | None = '"r1"', **given: Any) -> Word:
 
 
 def settle(bench: Bench, desk: Desk, said: Word) -> State | None:
+    """A person says it, once what was sent can have arrived."""
+    bench.clock.pass_time(1)
     after = desk.settle(1, said)
     check(bench.stores, bench.store.store)
     return after
@@ -264,12 +266,12 @@ def test_many_words_are_each_one_for_itself(bench: Bench, desk: Desk) -> None:
     said = [word(one, None if n < 2 else '"r1"', key=f"ow1-{n}") for n, one in enumerate(some)]
     before = [row(bench, key) for key in "kji"]
     after = [State.PENDING, "may still be sending", State.PENDING]
-    assert settled(desk, *(replace(each, dry_run=True) for each in said)) == after
+    assert settled(bench, desk, *(replace(each, dry_run=True) for each in said)) == after
     assert [row(bench, key) for key in "kji"] == before
-    assert settled(desk, *said) == after
+    assert settled(bench, desk, *said) == after
     check(bench.stores, bench.store.store)
     assert [row(bench, key)["state"] for key in "kji"] == ["pending", "unconfirmed", "pending"]
-    assert settled(desk, said[0], said[1]) == [None, "may still be sending"]
+    assert settled(bench, desk, said[0], said[1]) == [None, "may still be sending"]
 
 
 def unconfirmed_as(bench: Bench, run: int, key: str, state: EntryState) -> Claimed:
@@ -280,15 +282,28 @@ def unconfirmed_as(bench: Bench, run: int, key: str, state: EntryState) -> Claim
     return one
 
 
-def settled(desk: Desk, *words: Word) -> list[object]:
+def settled(bench: Bench, desk: Desk, *words: Word) -> list[object]:
+    bench.clock.pass_time(1)
     found = desk.settle_all(1, words)
     return ["may still be sending" if "may still be sending" in str(after) else after for after in found]
 
 
+def test_a_person_who_looks_before_it_can_have_arrived_is_not_believed(bench: Bench, desk: Desk) -> None:
+    run = start(bench)
+    (one,) = bench.claim(run, effects=True)
+    intend(bench, run, one, deadline=20.0, settle=10.0)
+    bench.state(run, fact(one, State.UNCONFIRMED, step="b", hold="person", effect=entry(EntryState.UNKNOWN)))
+    bench.clock.pass_time(34)
+    with pytest.raises(UsageError, match="may still arrive"):
+        desk.settle(1, word(one, None))
+    bench.clock.pass_time(1)
+    assert settle(bench, desk, word(one, None)) is State.PENDING
+
+
 def test_what_would_become_of_a_record_is_told_and_nothing_changed(bench: Bench, desk: Desk) -> None:
     one = unconfirmed(bench, start(bench))
-    assert settled(desk, word(one, dry_run=True)) == [State.PENDING]
-    assert settled(desk, word(one, dry_run=True, today={"a": "1", "b": "2"})) == [State.SUCCEEDED]
+    assert settled(bench, desk, word(one, dry_run=True)) == [State.PENDING]
+    assert settled(bench, desk, word(one, dry_run=True, today={"a": "1", "b": "2"})) == [State.SUCCEEDED]
     assert ledger(desk, one) == [(KEY, "unknown", None)]
 
 
@@ -399,8 +414,13 @@ def test_what_records_wait_for_is_told_in_general(bench: Bench, desk: Desk) -> N
 
 
 def test_a_job_goes_on_under_the_names_that_it_has(bench: Bench) -> None:
-    unconfirmed(bench, start(bench))
-    bench.begin(effects=(*EFFECTS, ("amendment", ())))
+    first = start(bench)
+    unconfirmed(bench, first)
+    second = bench.begin(effects=(*EFFECTS, ("amendment", ()))).run
+    with pytest.raises(UsageError, match="is at work"):
+        bench.begin(effects=(("report", (FILING,)),))
+    for run in (first, second):
+        bench.store.end_run(run, 1, "some need a look")
     bench.begin(effects=(("report", (FILING,)),))
     bench.begin(effects=(("amendment", ()),), job="another")
 

@@ -66,7 +66,8 @@ class Files:
 
 @dataclass
 class Batch:
-    """`times` holds when it came into each status, `missed` when it could have been listed first. The switches are those of its creation."""
+    """`times` holds when it came into each status, `missed` when it could have been listed first; the switches are
+    those of its creation."""
 
     id: str
     endpoint: str

@@ -11,7 +11,7 @@ BATCH_DEFECTS = (
     Defect(
         "batch-not-looked-for",
         "a chunk that may have been submitted is sent again without a question",
-        "engine/carrying.py",
+        "engine/batches/carrying.py",
         (
             (
                 "            if found is not None:\n"
@@ -25,14 +25,14 @@ BATCH_DEFECTS = (
     Defect(
         "batch-does-not-settle",
         "a batch is believed absent before it can be listed",
-        "engine/carrying.py",
+        "engine/batches/carrying.py",
         (("is_settled = time.monotonic() >= until", "is_settled = True"),),
         (RUNS, "-k", "listed_late"),
     ),
     Defect(
         "batch-sent-without-a-lease",
         "a run that has lost its lease submits",
-        "engine/carrying.py",
+        "engine/batches/carrying.py",
         (("            await self._leave_to_send()\n", ""),),
         (CARRYING, "-k", "lease"),
     ),
@@ -98,14 +98,14 @@ BATCH_DEFECTS = (
     Defect(
         "batch-told-lines-are-lost",
         "a line that was not carried out counts as charged",
-        "engine/carrying.py",
+        "engine/batches/carrying.py",
         (("told = {one.fingerprint for one in self._told}", "told = set()"),),
         (CARRYING, "-k", "in_words or stops_all"),
     ),
     Defect(
         "batch-half-full",
         "files go out half full while more is being brought in",
-        "engine/batches.py",
+        "engine/batches/making.py",
         (("is_quiet and not more_to_come", "is_quiet"),),
         (RUNS, "-k", "full_files"),
     ),

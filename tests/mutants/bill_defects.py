@@ -46,7 +46,7 @@ BILL_DEFECTS = (
     Defect(
         "older-samples-pass",
         "what an older version cost is taken for what the newest costs",
-        "engine/bill.py",
+        "engine/spending/bill.py",
         (
             (
                 "samples.get((step, version)), to_go",

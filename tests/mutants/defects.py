@@ -198,7 +198,7 @@ DEFECTS = (
     Defect(
         "charged-before-begun",
         "calls that a child had not begun are charged with its death",
-        "engine/children.py",
+        "engine/processes/children.py",
         (("_) in waiting.items() if number in self._begun)", "_) in waiting.items())"),),
         ("tests/unit/test_engine_children.py", "-k", "had_begun"),
     ),

@@ -52,15 +52,8 @@ ABOUT_SENDING = (
         "deadline-from-the-send",
         "the deadline counts from when the call begins: who finds the intent believes it over too early",
         "policy/effects.py",
-        (("return traits.deadline - max(now - entry.intended_at, 0.0)", "return traits.deadline"),),
-        (POLICY, "-k", "waited_long"),
-    ),
-    Defect(
-        "deadline-not-enforced",
-        "a send is given as long as if its intent had just been made",
-        "engine/slots.py",
-        (("self.attempt.step.timeout if left is None else left", "self.attempt.step.timeout"),),
-        ("tests/unit/test_engine_slots.py", "-k", "less_time"),
+        (("return begins_within(deadline) + deadline", "return deadline"),),
+        (POLICY, "-k", "by_when"),
     ),
     Defect(
         "payload-made-anew",
@@ -82,21 +75,21 @@ ABOUT_KEYS = (
     Defect(
         "key-from-order",
         "the key is that of the record's place in the store",
-        "engine/effect_calls.py",
+        "engine/effects/calls.py",
         (("fields = effect.identify(value)", 'fields = {"number": attempt.claimed.id}'),),
         (ENGINE, "-k", "order"),
     ),
     Defect(
         "key-per-attempt",
         "every attempt has a key of its own",
-        "engine/effect_calls.py",
+        "engine/effects/calls.py",
         (("fields = effect.identify(value)", "fields = {**effect.identify(value), 'try': attempt.claimed.fence}"),),
         (ENGINE, "-k", "every_attempt"),
     ),
     Defect(
         "key-per-job",
         "the ledger is each job's own: a renamed job sends again",
-        "engine/effect_calls.py",
+        "engine/effects/calls.py",
         (("fields = effect.identify(value)", "fields = {**effect.identify(value), 'job': attempt.plan.job}"),),
         (ENGINE, "-k", "order"),
     ),
@@ -127,14 +120,14 @@ ABOUT_OUTCOMES = (
     Defect(
         "any-exception-is-failed",
         "whatever a send raises is taken as not applied",
-        "engine/course.py",
+        "engine/effects/course.py",
         (("if not isinstance(outcome, Raised) or not outcome.failure.not_applied:", "if outcome is None:"),),
         (COURSE, "-k", "without_an_answer"),
     ),
     Defect(
         "409-is-done",
         "a 409 is taken as the far side's word that it has it",
-        "engine/course.py",
+        "engine/effects/course.py",
         (
             (
                 "        if not isinstance(outcome, Raised) or not outcome.failure.not_applied:\n",
@@ -155,7 +148,7 @@ ABOUT_OUTCOMES = (
     Defect(
         "refused-again-is-refused",
         "a second send that was refused is taken as proof that the first was not applied",
-        "engine/course.py",
+        "engine/effects/course.py",
         (("if again and not self._refuses_the_key(outcome.failure):", "if False:"),),
         (COURSE, "-k", "second_send"),
     ),
@@ -186,27 +179,27 @@ ABOUT_PROBES = (
         "settle-not-waited-for",
         "a lookup that lags behind is believed as soon as the deadline has passed",
         "policy/effects.py",
-        (("return ended_by + traits.settle", "return ended_by"),),
+        (("return ended_by + settles_within(traits, entry)", "return ended_by"),),
         (POLICY, "-k", "believed_only_after or newest_send"),
     ),
     Defect(
         "late-end-not-counted",
         "what was sent by a call that ended long past its deadline is believed to have landed",
-        "engine/course.py",
-        (("return max(now + self.traits.settle, landed_by", "return max(landed_by"),),
+        "engine/effects/course.py",
+        (("return max(now + settles_within(self.traits, entry), landed_by", "return max(landed_by"),),
         (COURSE, "-k", "ended_late"),
     ),
     Defect(
         "probe-error-is-absent",
         "a probe that raises is taken as the answer that nothing is there",
-        "engine/effect_calls.py",
+        "engine/effects/calls.py",
         (('return Answered("unknown", reason=f"the {attempt.phase} raised', 'return Answered("absent", reason=f"'),),
         (ENGINE, "-k", "probe"),
     ),
     Defect(
         "probe-silence-is-absent",
         "a probe that returns None or UNKNOWN is taken as the answer that nothing is there",
-        "engine/effect_calls.py",
+        "engine/effects/calls.py",
         (('return Answered("unknown", reason="the probe could not tell")', 'return Answered("absent")'),),
         (ENGINE, "-k", "probe"),
     ),
@@ -216,7 +209,7 @@ ABOUT_RECEIPTS = (
     Defect(
         "receipt-not-kept",
         "a receipt is durable only with its confirmation: a run that resumes sends again",
-        "engine/course.py",
+        "engine/effects/course.py",
         (("        fact.effect = self._said(EntryState.SENT, receipt=receipt)\n", "        fact.effect = None\n"),),
         (COURSE, "-k", "receipt_comes_first or what_a_probe_finds"),
     ),
@@ -242,7 +235,7 @@ ABOUT_RECEIPTS = (
     Defect(
         "mismatch-is-confirmed",
         "an acknowledgement with another fee counts as one",
-        "engine/effect_calls.py",
+        "engine/effects/calls.py",
         (
             (
                 "    if isinstance(answer, Mismatch):\n        return Answered(",
@@ -440,7 +433,7 @@ NEWEST = (
     Defect(
         "give-up-marker-lost",
         "a call that does not return is noted as one that ended without an answer",
-        "engine/course.py",
+        "engine/effects/course.py",
         (
             (
                 "entry = replace(self._held(), state=EntryState.INTENDED)",
@@ -518,7 +511,7 @@ NEWEST = (
     Defect(
         "lone-403-stops-at-once",
         "a 403 stops the run while calls beside it may still tell that it is meant for one record",
-        "engine/refusals.py",
+        "engine/gates/refusals.py",
         (("if failure.status != FORBIDDEN or self.has_succeeded(step):", "if True:"),),
         ("tests/acceptance/test_case_28.py", "-k", "one_tenant"),
     ),
@@ -542,4 +535,123 @@ EFFECT_DEFECTS = (
     *ABOUT_PEOPLE,
     *ABOUT_CHANGES,
     *NEWEST,
+    Defect(
+        "late-send",
+        "what waited for its resources is sent long after its intent, as nobody can know who finds it",
+        "engine/calls.py",
+        (("        if attempt.is_late:\n            raise _Late\n", ""),),
+        (ENGINE, "-k", "however_slowly"),
+    ),
+    Defect(
+        "onward-s-no-is-the-far-side-s",
+        "what onward itself says no to inside a send is taken for a send that was not applied",
+        "engine/calls.py",
+        (("not_applied=not attempt.begun", "not_applied=True"),),
+        (ENGINE, "-k", "says_no_to"),
+    ),
+    Defect(
+        "declared-times-forgotten",
+        "what was declared when it was sent no longer holds for who asks about it",
+        "policy/effects.py",
+        (("    return max(traits.settle, entry.settle)\n", "    return traits.settle\n"),),
+        ("tests/acceptance/test_edited_effects.py", "-k", "less_is_declared"),
+    ),
+    Defect(
+        "gate-opens-for-nobody",
+        "a run never ends in an outage when nobody is left to be tried",
+        "engine/gates/admission.py",
+        (("lets_one_in and gate not in self._letting_in", "lets_one_in"),),
+        (ENGINE, "-k", "ends_in_an_outage"),
+    ),
+    Defect(
+        "person-too-early",
+        "a person is believed who looked before what was sent can have arrived",
+        "store/sqlite/reconciling.py",
+        (("        if self._change.now < lands:\n", "        if False:\n"),),
+        ("tests/acceptance/test_edited_effects.py", "-k", "is_not_believed"),
+    ),
+    Defect(
+        "former-name-dropped",
+        "formerly= may be left out again while obligations stand under the former name",
+        "store/sqlite/names.py",
+        (("dropped(declared, said, gone) or ", ""),),
+        ("tests/acceptance/test_edited_effects.py", "-k", "is_kept"),
+    ),
+    Defect(
+        "old-and-new-at-once",
+        "code before and after a renaming works at the same time",
+        "store/sqlite/names.py",
+        (("if is_alive(run, boot, lease_until) and", "if False and"),),
+        ("tests/acceptance/test_edited_effects.py", "-k", "at_the_same_time"),
+    ),
+    Defect(
+        "refused-before-hides-done",
+        "an obligation that was refused under a former name hides that it is done under today's",
+        "store/sqlite/ledger.py",
+        (("key=lambda place: absent[place]", "key=lambda place: place == today"),),
+        ("tests/acceptance/test_edited_effects.py", "-k", "under_today"),
+    ),
+    Defect(
+        "model-s-word-for-the-far-side",
+        "what a model refuses is taken for what the far side says",
+        "policy/failures.py",
+        (("    if is_a_models(error):\n        return False\n", ""),),
+        ("tests/acceptance/test_ai_job.py", "-k", "says_nothing"),
+    ),
+    Defect(
+        "age-after-a-reboot",
+        "an intent whose age nobody knows counts as new for ever",
+        "store/sqlite/work.py",
+        (('                    change.execute("begin_times_anew")\n', "                    pass\n"),),
+        (LEDGER, "-k", "begins_anew"),
+    ),
+    Defect(
+        "locks-of-the-process",
+        "a step that reads the files of the store drops the locks of its run",
+        "store/sqlite/liveness.py",
+        (('sys.platform == "linux"', 'sys.platform == "none"'),),
+        ("tests/contract/test_sqlite_together.py", "-k", "drops_no_lock"),
+    ),
+    Defect(
+        "stops-never",
+        "a run that is told to stop waits for ever for room at the next step",
+        "engine/worker.py",
+        (
+            (
+                "        elif self.stopping:\n            self._give_back(attempt)\n        else:\n            self.ad",
+                "        else:\n            self.ad",
+            ),
+            (
+                '        self.admission.release(attempt)\n        self.submit(attempt.given_back("the run is st',
+                '        self.submit(attempt.given_back("the run is st',
+            ),
+        ),
+        ("tests/acceptance/test_cli_signals.py", "-k", "no_room"),
+    ),
+    Defect(
+        "receipt-of-another-job-taken",
+        "a receipt that another job's .confirm has to judge is confirmed by a job that has none",
+        "policy/effects.py",
+        (
+            (
+                'Act("finish") if entry.origin is None else Act("wait for a person", reason=_to_be_confirmed(entry))',
+                'Act("finish")',
+            ),
+        ),
+        (POLICY, "-k", "by_who_cannot"),
+    ),
+    Defect(
+        "set-aside-though-never-called",
+        "what was about to be sent when the run stopped is set aside for a person, though nothing was called",
+        "engine/effects/course.py",
+        (("if outcome is None and not self.attempt.begun and not again:", "if False:"),),
+        (ENGINE, "-k", "while_resources_open"),
+    ),
+    Defect(
+        "lock-file-gone",
+        "a run whose lock file was removed counts as dead though it lives",
+        "store/sqlite/work.py",
+        (("        self._locks.look()\n", ""),),
+        ("tests/contract/test_sqlite_together.py", "-k", "was_removed"),
+    ),
 )

@@ -11,8 +11,8 @@ from typing import Any
 
 from onward.codec import dumps
 from onward.engine.attempt import Attempt
-from onward.engine.children import Assignment, Child
 from onward.engine.outcomes import CallOutcome
+from onward.engine.processes.children import Assignment, Child
 from onward.job.loading import load_reference
 from onward.job.plan import JobReference
 from onward.model import Claimed, StoredOutput

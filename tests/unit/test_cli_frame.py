@@ -15,7 +15,7 @@ from rich.console import Console
 from onward.cli import amounts, words
 from onward.cli.frame import STYLES, Frame, bar, shares
 from onward.cli.lines import progress_line
-from onward.engine.bill import AtModel, Money
+from onward.engine.spending.bill import AtModel, Money
 from onward.engine.tally import Progress
 from onward.model import State
 from onward.policy.bill import Outlook

@@ -8,7 +8,7 @@ import pytest
 from job_files import EmptySource
 
 from onward.engine.attempt import Attempt
-from onward.engine.course import PERSON, WAIT_FOR_OTHER, Course
+from onward.engine.effects.course import PERSON, WAIT_FOR_OTHER, Course
 from onward.engine.outcomes import Answered, CallOutcome, EndedEarly, Prepared, Raised, Returned
 from onward.job.job import Job
 from onward.model import Claimed, EffectFact, Entry, EntryState, Fact, Kind, Met, Retry, State, StoredOutput
@@ -242,7 +242,7 @@ DECLARED: dict[str, dict[str, Any]] = {
         ("unkeyed", 0.0, PERSON),
         ("keyed", NOW + 2.0, None),
         ("keyed and confirmed", NOW + 2.0, None),
-        ("probed", NOW + 90.0, None),
+        ("probed", NOW + 95.0, None),
         ("resent", NOW + 2.0, None),
     ],
 )
@@ -471,7 +471,7 @@ def test_a_first_send_that_ends_late_is_still_asked_about() -> None:
     bench.begin("send")
     bench.now += 60
     fact = bench.end(TIMEOUT)
-    assert (fact.hold, fact.not_before) == (None, NOW + 90)
+    assert (fact.hold, fact.not_before) == (None, NOW + 95)
 
 
 # Meetings.

@@ -13,12 +13,11 @@ from onward.policy.effects import (
     asked_again_at,
     asked_now,
     given_up,
-    is_old,
     landed_by,
     meeting,
     next_act,
     sends_again,
-    time_to_send,
+    time_to_begin,
 )
 
 NOW = 1_700_000_000.0
@@ -114,14 +113,14 @@ def test_what_may_have_been_sent(state: EntryState, traits: Traits, age: float, 
 
 def test_a_probe_is_believed_only_after_deadline_and_settling() -> None:
     act = next_act(Traits(has_probe=True, deadline=100, settle=7), entry(UNKNOWN, age=20), OWN, NOW)
-    assert (act.what, act.until) == ("ask later", NOW + 87)
+    assert (act.what, act.until) == ("ask later", NOW + 92)
     act = next_act(PROBED, entry(UNKNOWN, age=20, ask_at=NOW + 500), OWN, NOW)
     assert (act.what, act.until) == ("ask later", NOW + 500)
 
 
 def test_the_newest_send_counts_for_what_may_still_land() -> None:
     known = entry(UNKNOWN, age=5000, intended_at=NOW - 10)
-    assert next_act(PROBED, known, OWN, NOW).until == NOW - 10 + 90
+    assert next_act(PROBED, known, OWN, NOW).until == NOW - 10 + 95
     assert what(EXPIRES, known) == "wait for a person", "a key is remembered since the first send"
 
 
@@ -254,12 +253,35 @@ def test_ones_own_that_was_not_applied_is_superseded_whatever_is_sent_now() -> N
         assert meeting(entry(ABSENT), 1, "other", in_good_hands) == "go"
 
 
-@pytest.mark.parametrize(("age", "old"), [(0.0, False), (29.0, False), (31.0, True), (70.0, True)])
-def test_an_intent_that_waited_long_for_its_send_is_made_anew(age: float, old: bool) -> None:
-    """Its deadline counts from the intent, so that whoever finds it knows when its call had ended."""
-    waiting = entry(EntryState.INTENDED, age)
-    assert time_to_send(PROBED, waiting, NOW) == pytest.approx(60.0 - age)
-    assert is_old(PROBED, time_to_send(PROBED, waiting, NOW)) is old
+@pytest.mark.parametrize(("origin", "expected"), [(None, "finish"), ("record z of job two", "wait for a person")])
+def test_what_another_job_has_sent_to_be_confirmed_is_not_confirmed_by_who_cannot(
+    origin: str | None, expected: str
+) -> None:
+    """A job that has given up its own .confirm takes its own receipts as they are."""
+    act = next_act(KEYED, entry(SENT, origin=origin), OWN, NOW)
+    assert act.what == expected
+    assert origin is None or origin in act.reason
+
+
+@pytest.mark.parametrize(
+    ("deadline", "age", "left"),
+    [(60.0, 0.0, 5.0), (60.0, 4.0, 1.0), (60.0, 70.0, -65.0), (4.0, 0.5, 1.5), (0.1, 0.0, 0.25), (60.0, -9.0, 5.0)],
+)
+def test_an_intent_says_by_when_its_send_has_begun(deadline: float, age: float, left: float) -> None:
+    """So that whoever finds it knows when its call had ended: a whole deadline later."""
+    traits, waiting = replace(PROBED, deadline=deadline), entry(INTENDED, age)
+    assert time_to_begin(traits, waiting, NOW) == pytest.approx(left)
+    if age >= 0:
+        assert landed_by(traits, waiting) - NOW == pytest.approx(left + deadline + traits.settle)
+
+
+@pytest.mark.parametrize(("declared", "stored"), [((60.0, 30.0), (1.0, 0.0)), ((1.0, 0.0), (60.0, 30.0))])
+def test_of_what_is_declared_now_and_was_when_it_was_sent_the_longer_holds(
+    declared: tuple[float, float], stored: tuple[float, float]
+) -> None:
+    traits = replace(PROBED, deadline=declared[0], settle=declared[1])
+    known = entry(UNKNOWN, deadline=stored[0], settle=stored[1])
+    assert landed_by(traits, known) - NOW == pytest.approx(5 + 60 + 30)
 
 
 def test_what_ended_late_is_believed_to_be_absent_only_once_it_has_settled() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from onward.engine import carrying
-from onward.engine.carrying import Carrier, Parted, RefusedAsWhole
+from onward.engine.batches import carrying
+from onward.engine.batches.carrying import Carrier, Parted, RefusedAsWhole
 from onward.errors import Fatal, Rejected, Transient
 from onward.ports.batches import BatchState, Chunk, Said
 

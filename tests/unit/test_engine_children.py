@@ -18,9 +18,9 @@ from children_bench import JOB, assignment_in, attempts, call, calling, is_alive
 
 from onward.clock import SystemClock
 from onward.codec import dumps
-from onward.engine import children
-from onward.engine.children import Assignment, Child, end_all
 from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Raised, Returned
+from onward.engine.processes import children
+from onward.engine.processes.children import Assignment, Child, end_all
 from onward.model import Kind
 from onward.store.sqlite.work import SqliteWorkStore
 
@@ -373,7 +373,7 @@ def test_a_child_dies_with_its_parent(assignment: Assignment, tmp_path: Path) ->
     script.write_text(
         "import asyncio, sys, json\n"
         "sys.path[:] = json.loads(sys.argv[1])\n"
-        "from onward.engine.children import Assignment, Child\n"
+        "from onward.engine.processes.children import Assignment, Child\n"
         f"given = Assignment({assignment.file!r}, None, 'job', None, 1, '', {assignment.versions!r})\n"
         "async def go():\n"
         "    child = Child(given)\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.engine.desk import why_reached
+from onward.engine.spending.desk import why_reached
 from onward.job.models import PICO, Cap
 from onward.model import Spent
 from onward.ports.work import Reserved

@@ -15,6 +15,7 @@ import pytest
 import onward
 from onward import api
 from onward.engine.journal import Journal
+from onward.policy import outage
 from onward.policy.identity import idempotency_key
 from onward.ports.work import Batch, Outcome
 from onward.store.sqlite.work import SqliteWorkStore
@@ -105,6 +106,93 @@ def test_neither_order_nor_name_nor_division_of_jobs_sends_again(tmp_path: Path)
         result = onward.run(far.job(name, ids), store=store)
         assert (result.exit_code, result.counts["succeeded"]) == (0, len(ids))
     assert far.sends == dict.fromkeys(keys_of(range(8)), 1)
+
+
+def test_a_run_ends_in_an_outage_when_persons_have_to_look_at_all_that_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The far side forgets keys while it is down: nobody is left to be tried, and nothing to stay for."""
+    monkeypatch.setattr(outage, "FIRST_PAUSE", 0.02)
+
+    def down(sends: int) -> None:
+        raise ConnectionResetError(104, "reset")
+
+    job = FarSide().job(ids=range(8), fails=down, keyed=True, deadline=0.3, settle=0, expires=0.5)
+    result = onward.run(job, store=str(tmp_path / "store.db"), concurrency=8, max_time=20)
+    assert (result.exit_code, result.counts["unconfirmed"]) == (1, 8), result.reason
+
+
+def test_a_send_begins_soon_after_its_intent_however_slowly_its_resources_open(tmp_path: Path) -> None:
+    """The time in which it may land counts from its intent: what has used that up is made anew before it is sent."""
+    path, begun = tmp_path / "store.db", []
+    job = onward.Job("filings", source=rows(range(3)))
+
+    @job.resource
+    async def far_side() -> Any:
+        await asyncio.sleep(1.5)
+        yield "session"
+
+    @job.effect("report", key="id", deadline=2, settle=0)
+    async def submit(record: Any, far_side: str, idempotency_key: str) -> str:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        query = "SELECT intended_at FROM effects WHERE key = ?"
+        begun.append(time.time() - connection.execute(query, (idempotency_key,)).get)
+        connection.close()
+        return "receipt"
+
+    result = onward.run(job, store=str(path))
+    assert (result.exit_code, len(begun)) == (0, 3)
+    assert max(begun) < 1.0
+
+
+def test_a_run_that_stops_while_resources_open_has_sent_nothing(tmp_path: Path) -> None:
+    job = onward.Job("filings", source=rows(range(3)))
+
+    @job.resource
+    async def far_side() -> Any:
+        await asyncio.sleep(30)
+        yield "session"
+
+    @job.effect("report", key="id", deadline=2, settle=0)
+    async def submit(record: Any, far_side: str) -> str:
+        return "receipt"
+
+    result = onward.run(job, store=str(tmp_path / "store.db"), max_time=1, grace=0.2)
+    assert (result.exit_code, result.counts["pending"]) == (3, 3)
+
+
+def test_what_onward_itself_says_no_to_inside_a_send_says_nothing_of_what_was_sent(tmp_path: Path) -> None:
+    far, store = FarSide(), str(tmp_path / "store.db")
+
+    def looks_elsewhere(sends: int) -> None:
+        list(onward.results("another", store=str(tmp_path / "none.db")))
+
+    for _ in range(3):
+        result = onward.run(far.job(ids=range(1), fails=looks_elsewhere), store=store, wait=0)
+        assert result.counts["unconfirmed"] == 1
+    assert far.sends == dict.fromkeys(keys_of(range(1)), 1)
+
+
+def test_what_was_declared_when_it_was_sent_holds_for_who_asks_about_it(tmp_path: Path) -> None:
+    """Edited to less, or less in another job: what was sent may still land for as long as was said then."""
+    far, asked, store = FarSide(), [], str(tmp_path / "store.db")
+
+    def job(name: str, fails: Any, settle: float) -> onward.Job:
+        made = far.job(name, ids=range(1), fails=fails, deadline=0.5, settle=settle, probe_first=False)
+
+        @far.submit.probe
+        async def filed(idempotency_key: str) -> Any:
+            asked.append(time.time())
+            return "receipt"
+
+        return made
+
+    sent = time.time()
+    result = onward.run(job("first", reset_at_first, settle=4.0), store=store, wait=0)
+    assert (result.counts["unconfirmed"], asked) == (1, [])
+    result = onward.run(job("first", reset_at_first, settle=0.0), store=store, wait=20)
+    assert (result.exit_code, len(asked)) == (0, 1)
+    assert asked[0] - sent > 4.0
 
 
 @pytest.mark.parametrize("answer", ["raises", "nothing", "unknown"])

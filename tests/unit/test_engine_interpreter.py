@@ -10,7 +10,7 @@ import pytest
 
 import onward
 from onward import Job
-from onward.engine.interpreter import COLLECT_AFTER, SWITCH_INTERVAL, tuned_interpreter
+from onward.engine.processes.interpreter import COLLECT_AFTER, SWITCH_INTERVAL, tuned_interpreter
 
 
 def settings() -> tuple[float, tuple[int, int, int]]:

@@ -14,7 +14,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import onward
-from onward.engine.admission import Admission
+from onward.engine.gates.admission import Admission
 
 MINE = contextvars.ContextVar("MINE", default=-1)
 

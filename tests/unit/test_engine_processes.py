@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from children_bench import assignment_in, attempts, is_alive, until
 
-from onward.engine import children, messages
-from onward.engine.children import Assignment, Processes
 from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Raised, Returned, Stale
+from onward.engine.processes import children, messages
+from onward.engine.processes.children import Assignment, Processes
 from onward.model import Kind
 from onward.policy.failures import Classified
 

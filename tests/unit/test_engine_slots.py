@@ -11,8 +11,8 @@ import pytest
 from engine_bench import job
 
 from onward.engine import slots
-from onward.engine.admission import Admission
 from onward.engine.attempt import Attempt
+from onward.engine.gates.admission import Admission
 from onward.engine.slots import Slot, Slots
 from onward.job.plan import Plan
 from onward.model import Claimed
@@ -146,26 +146,6 @@ def test_a_call_past_its_deadline_is_cancelled_and_says_why() -> None:
         bench.slots.close()
 
     asyncio.run(go())
-
-
-def test_a_call_that_has_less_time_than_its_step_allows_is_cut_by_then() -> None:
-    cut: list[Any] = []
-
-    async def go() -> None:
-        bench = Bench(1)
-
-        bench.perform = sleeps_until_cut(cut)
-        (attempt,) = attempts(1, a_plan(timeout=60.0))
-        attempt.time_left = 0.02  # a send, whose deadline counts from its intent
-        bench.slots.put(attempt)
-        await settle()
-        await asyncio.sleep(0.03)
-        bench.slots.sweep()
-        await settle()
-        bench.slots.close()
-
-    asyncio.run(go())
-    assert cut == ["timeout"]
 
 
 def test_a_call_that_cannot_be_cancelled_loses_its_slot_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

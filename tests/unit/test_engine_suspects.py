@@ -13,10 +13,10 @@ from engine_bench import EngineBench, job
 
 from onward import Retry
 from onward.codec import loads
-from onward.engine import children
 from onward.engine.attempt import Attempt
-from onward.engine.children import Assignment
 from onward.engine.outcomes import CallOutcome, Died, Returned
+from onward.engine.processes import children
+from onward.engine.processes.children import Assignment
 from onward.engine.suspects import Inquest
 from onward.model import Claimed, Fact, State
 from onward.ports.work import Batch, ClaimWish

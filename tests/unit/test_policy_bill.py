@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from onward.engine.bill import cost_to_come
+from onward.engine.spending.bill import cost_to_come
 from onward.policy.bill import NOTHING, Outlook, Part, Sample, added, correlation, outlook
 from onward.policy.forecast import Moments, Range, forecast
 from onward.ports.bill import Bill, CostSums

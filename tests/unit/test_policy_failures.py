@@ -444,6 +444,29 @@ def test_errors_that_cannot_be_looked_at_are_bugs_and_nothing_worse() -> None:
     assert kind_of(Prickly("x")) is Kind.BUG
 
 
+def test_a_class_without_a_module_is_a_bug_like_any_other() -> None:
+    assert kind_of(type("Made", (Exception,), {"__module__": None})("x")) is Kind.BUG
+
+
+def test_a_function_of_the_job_s_that_exits_has_no_opinion() -> None:
+    for way_out in (SystemExit, KeyboardInterrupt):
+
+        def leaves(error: Exception, way_out: type[BaseException] = way_out) -> None:
+            raise way_out(3)
+
+        assert classify(ValueError("x"), NOW, ask=leaves).kind is Kind.BUG
+
+
+def test_a_wish_to_wait_that_exits_is_none() -> None:
+    class Exits(ConnectionError):
+        @property
+        def retry_after(self) -> float:
+            raise SystemExit(3)
+
+    told = classify(Exits("x"), NOW)
+    assert (told.kind, told.not_applied) == (Kind.BUG, False)
+
+
 class Hostile(Exception):
     def __str__(self) -> str:
         raise SystemExit(0)

@@ -10,7 +10,7 @@ from onward.cli.target import Target
 from onward.cli.words import records
 
 if TYPE_CHECKING:
-    from onward.engine.bill import Again
+    from onward.engine.spending.bill import Again
     from onward.runner import Announcement
 
 TRIED_FIRST = 50
@@ -25,7 +25,7 @@ class Edited(NamedTuple):
 
 def of_models(told: Announcement, target: Target) -> Edited:
     """Of steps that ask models, in place of what is said of others."""
-    from onward.engine.bill import cost_of_again
+    from onward.engine.spending.bill import cost_of_again
     from onward.policy.versions import redone
 
     results, today = told.results, told.versions

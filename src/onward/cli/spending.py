@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onward.cli import amounts
 
 if TYPE_CHECKING:
-    from onward.engine.bill import AtModel, Money
+    from onward.engine.spending.bill import AtModel, Money
 
 SAID_FOR = 60.0
 

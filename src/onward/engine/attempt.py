@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -41,19 +42,23 @@ class Attempt:
 
     `attempts` counts the tries of that step, the one in progress included once it has started. `home` is where its
     calls are made when not in this process; `called` is told when the step's function is about to be called, which is
-    when its timeout begins. `phase` is what is called next of an effect on its `course`, `entry` what the ledger knows
-    of it, and `sending` holds from before its first byte until it is known what came of it; `prepared`: the payload
-    that was made, and the texts in it by parameter; `time_left`: seconds that its call may take, where that is not the
-    step's timeout. The last ones are admission's: `gate` is where calls of the step `gate_of` wait, `inside` the gate
-    whose call is in progress since `began` (UTC seconds), `passed` the ceilings that keep room for it; `pause`: the
-    fault that it met costs no attempt, and the next try comes after so many seconds. `spending` and `answers`
-    go with the fact that is stated next.
+    when its timeout begins; `begun`: it is. `phase` is what is called next of an effect on its `course`, `entry`
+    what the ledger knows of it, and `sending` holds from before its first byte until it is known what came of it;
+    `prepared`: the payload that was made, and the texts in it by parameter; `begin_by`: when (monotonic seconds) it is
+    too late for its call to begin.
+
+    The last ones are admission's: `gate` is where calls of the step `gate_of` wait, `inside` the gate whose call is in
+    progress since `began` (UTC seconds), `passed` the ceilings that keep room for it; `pause`: the fault that it met
+    costs no attempt, and the next try comes after so many seconds. `spending` and `answers` go with the fact that is
+    stated next.
     """
 
     __slots__ = (
         "answers",
         "attempts",
         "began",
+        "begin_by",
+        "begun",
         "called",
         "claimed",
         "course",
@@ -72,7 +77,6 @@ class Attempt:
         "spending",
         "started",
         "step",
-        "time_left",
     )
 
     def __init__(self, plan: Plan, claimed: Claimed, started: bool):
@@ -87,7 +91,8 @@ class Attempt:
         self.course: Any = None
         self.prepared: tuple[str, dict[str, str]] | None = None
         self.sending = False
-        self.time_left: float | None = None
+        self.begin_by: float | None = None
+        self.begun = False
         self.gate: Any = None
         self.gate_of: StepPlan | None = None
         self.inside: Any = None
@@ -111,6 +116,11 @@ class Attempt:
         """Whether its next step is an effect of which the ledger knows nothing yet, to be called in this process."""
         step = self.step
         return step is not None and step.effect is not None and self.entry is None and self.home is None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether too much of the time of what is to be sent has gone by for its function to be called."""
+        return self.phase == "send" and self.begin_by is not None and time.monotonic() > self.begin_by
 
     def arguments(
         self, wanted: Sequence[Argument], value: str, offered: Mapping[str, Any]
@@ -316,6 +326,8 @@ class Attempt:
             fence=self.claimed.fence if again else entry.fence,
             intended_at=now if again else entry.intended_at,
             ended_at=None if again else entry.ended_at,
+            deadline=said.deadline if again else entry.deadline,
+            settle=said.settle if again else entry.settle,
             sent_at=entry.sent_at or (now if said.state is EntryState.SENT else None),
             origin=None if again else entry.origin,  # what is sent from now on is this record's own
             origin_job=None if again else entry.origin_job,

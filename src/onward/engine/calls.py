@@ -16,11 +16,11 @@ from typing import Any, Protocol
 
 from onward.codec import loads, plain_key
 from onward.engine.attempt import Attempt
-from onward.engine.desk import CallDesk
-from onward.engine.effect_calls import EffectCalls
+from onward.engine.effects.calls import EffectCalls
 from onward.engine.forks import end_if_forked
-from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Prepared, PutOff, Raised, Returned, Stale
+from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Prepared, PutOff, Raised, Returned, Stale, TooLate
 from onward.engine.resources import Resources
+from onward.engine.spending.desk import CallDesk
 from onward.engine.threads import Threads
 from onward.errors import Done, MisfitRecord, OnwardError, StaleCheckpoint
 from onward.job.plan import CallPlan, Plan, StepPlan
@@ -88,6 +88,7 @@ class LocalCaller:
     async def call(self, attempt: Attempt) -> CallOutcome:
         step = attempt.step
         assert step is not None
+        attempt.begun = False
         try:
             if not self._resources.opened:
                 await self._resources.open()
@@ -100,10 +101,12 @@ class LocalCaller:
             return PutOff(deferred.requests, deferred.known)
         except StaleCheckpoint as stale:
             return Stale(stale.step, str(stale))
+        except _Late:
+            return TooLate()
         except asyncio.CancelledError:
             raise
         except OnwardError as error:  # a resource or the source failed: no fault of the record
-            return Raised(Classified(Kind.FATAL, type(error).__name__, str(error), not_applied=True))
+            return Raised(Classified(Kind.FATAL, type(error).__name__, str(error), not_applied=not attempt.begun))
         except BaseException as error:
             return self.raised(attempt, error)
 
@@ -126,7 +129,10 @@ class LocalCaller:
             if attempt.phase in ("step", "prepare"):
                 raise
             raise StaleCheckpoint("the record", str(error)) from None  # it did fit when its effect began
+        if attempt.is_late:
+            raise _Late
         attempt.called()
+        attempt.begun = True
         if not what.is_async:
             return await self.threads.call(what.function, first, others, to_the_end=attempt.sending)
         desk = None if self._desk is None else self._desk(attempt)
@@ -164,6 +170,10 @@ class LocalCaller:
             logging.getLogger("onward.step"), {"key": plain_key(key), "step": attempt.step.name, "run": self._run}
         )
         return Context(loads(key), attempt.attempts, self._run, self._instance, logger)
+
+
+class _Late(Exception):
+    """The function is not called any more."""
 
 
 @contextmanager

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from onward.codec import loads
 from onward.engine.attempt import Attempt
-from onward.engine.batches import Batches
-from onward.engine.desk import in_two
+from onward.engine.batches.making import Batches
 from onward.engine.events import Events
 from onward.engine.feed import Feed
 from onward.engine.journal import Journal
+from onward.engine.spending.desk import in_two
 from onward.engine.standings import Standings
 from onward.engine.suspects import Inquest
 from onward.engine.tally import Progress

@@ -83,4 +83,9 @@ class Answered:
     failure: Classified | None = None
 
 
-CallOutcome = Returned | Raised | EndedEarly | Stale | Died | PutOff | Prepared | Answered
+@dataclass(frozen=True, slots=True)
+class TooLate:
+    """A send was not begun: so much of its time had gone by before its function could be called."""
+
+
+CallOutcome = Returned | Raised | EndedEarly | Stale | Died | PutOff | Prepared | Answered | TooLate

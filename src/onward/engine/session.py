@@ -11,20 +11,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onward.engine.attempt import Attempt
-from onward.engine.batches import Batches
-from onward.engine.bill import Money, asking, cost, cost_to_come
+from onward.engine.batches.making import Batches
 from onward.engine.calls import LocalCaller, OwnCalls
-from onward.engine.children import Assignment, Processes
-from onward.engine.desk import Budgets, CallDesk
 from onward.engine.events import Events, Listener
 from onward.engine.feed import Feed
-from onward.engine.gates import place_of
+from onward.engine.gates.gates import place_of
 from onward.engine.govern import Bounds, Governor, longest_call
 from onward.engine.inputs import Inputs
 from onward.engine.journal import Journal
 from onward.engine.loops import is_ours, spawn
+from onward.engine.processes.children import Assignment, Processes
 from onward.engine.resources import Resources
 from onward.engine.signals import stop_signals
+from onward.engine.spending.bill import Money, asking, cost, cost_to_come
+from onward.engine.spending.desk import Budgets, CallDesk
 from onward.engine.suspects import Inquest
 from onward.engine.tally import Progress, Tally
 from onward.engine.worker import Worker

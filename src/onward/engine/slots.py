@@ -36,8 +36,7 @@ class Slot:
     def start_clock(self) -> None:
         """The step's function is about to be called: its timeout begins."""
         if self.attempt is not None and self.attempt.step is not None:
-            left = self.attempt.time_left
-            self.deadline = time.monotonic() + (self.attempt.step.timeout if left is None else left)
+            self.deadline = time.monotonic() + self.attempt.step.timeout
 
 
 class Slots:

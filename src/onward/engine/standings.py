@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from onward.engine.events import Events
-from onward.engine.gates import Gate, Shut
+from onward.engine.gates.gates import Gate, Shut
 from onward.engine.journal import Journal
 from onward.engine.worker import Worker
 from onward.ports.work import GateStanding, Pause

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 
 from onward.engine.attempt import Attempt
-from onward.engine.children import Assignment, Child, Starts, end_all
 from onward.engine.loops import spawn
 from onward.engine.outcomes import CallOutcome, Died
+from onward.engine.processes.children import Assignment, Child, Starts, end_all
 from onward.engine.worker import Worker
 from onward.model import Claimed, Failure
 from onward.policy.suspects import halves, is_suspect

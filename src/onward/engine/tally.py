@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from onward.engine.bill import AtModel, Money
+from onward.engine.spending.bill import AtModel, Money
 from onward.model import Counts, Fact, State
 from onward.policy.effects import UNDECODABLE
 from onward.policy.forecast import Range, time_left

@@ -11,15 +11,15 @@ from dataclasses import replace
 from typing import Any
 
 from onward.codec import loads
-from onward.engine.admission import Admission
 from onward.engine.attempt import Attempt
 from onward.engine.calls import Caller, OwnCalls
-from onward.engine.causes import Causes
-from onward.engine.desk import Budgets
-from onward.engine.effects import Effects
+from onward.engine.effects.turns import Effects
 from onward.engine.events import Events
+from onward.engine.gates.admission import Admission
+from onward.engine.gates.causes import Causes
+from onward.engine.gates.outages import Outages
+from onward.engine.gates.refusals import Refusals
 from onward.engine.journal import Journal, size_of
-from onward.engine.outages import Outages
 from onward.engine.outcomes import (
     Answered,
     CallOutcome,
@@ -29,12 +29,13 @@ from onward.engine.outcomes import (
     Raised,
     Returned,
     Stale,
+    TooLate,
     cancelled_itself,
 )
 from onward.engine.pacer import Pacer
-from onward.engine.refusals import Refusals
 from onward.engine.share import Share
 from onward.engine.slots import Slot, Slots
+from onward.engine.spending.desk import Budgets
 from onward.engine.tally import Tally
 from onward.job.plan import Plan
 from onward.model import Claimed, EntryState, Fact, Kind, Met, State
@@ -197,6 +198,8 @@ class Worker:
             self._leave(attempt, fact)
         elif fact.started:
             self._put(attempt, first=fact.checkpoint is not None)
+        elif self.stopping:
+            self._give_back(attempt)
         else:
             self.admission.add(attempt)
 
@@ -292,7 +295,7 @@ class Worker:
         if attempt.step is None:
             self.submit(attempt.nothing_left())
         elif self.stopping:
-            self.submit(attempt.given_back("the run is stopping"))
+            self._give_back(attempt)
         elif attempt.started:
             self._put(attempt)
         else:
@@ -332,9 +335,14 @@ class Worker:
     def _begin(self, attempt: Attempt) -> None:
         """An attempt was admitted to its step: its start is made durable before the call."""
         if self.stopping:
-            self.submit(attempt.given_back("the run is stopping"))
+            self._give_back(attempt)
         else:
             self.submit(attempt.begin())
+
+    def _give_back(self, attempt: Attempt) -> None:
+        """The run is stopping, and the attempt is at no call: whoever waits for its room goes, too."""
+        self.admission.release(attempt)
+        self.submit(attempt.given_back("the run is stopping"))
 
     def _put_back(self, attempt: Attempt, reason: str) -> None:
         """The attempt is to wait in the store: it has not really started."""
@@ -355,7 +363,7 @@ class Worker:
 
     async def _perform(self, slot: Slot, attempt: Attempt) -> None:
         if self.stopping:
-            self.submit(attempt.given_back("the run is stopping"))
+            self._give_back(attempt)
             return
         step = attempt.step
         assert step is not None
@@ -401,8 +409,7 @@ class Worker:
                 self._end(attempt, self._cut_short(slot, attempt))
             return False
         if self.stopping:
-            self.admission.release(attempt)
-            self.submit(attempt.given_back("the run is stopping"))
+            self._give_back(attempt)
         return not self.stopping
 
     def _cut_short(self, slot: Slot, attempt: Attempt) -> CallOutcome | None:
@@ -495,7 +502,7 @@ class Worker:
     def _effect_ended(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
         failure = outcome.failure if isinstance(outcome, Raised | Answered) else None
         survived = failure is None or failure.kind is not Kind.FATAL
-        if survived and attempt.phase in ("send", "confirm"):
+        if survived and attempt.phase in ("send", "confirm") and not isinstance(outcome, TooLate):
             attempt.clear()
         if failure is not None and failure.kind is Kind.TRANSIENT:
             if isinstance(outcome, Raised) and (failure.not_applied or attempt.phase == "prepare"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -12,7 +13,7 @@ from onward.errors import DeclarationError, UsageError
 from onward.job.annotations import MISSING
 from onward.job.coding import encoder, output_decoder, record_decoder
 from onward.job.effects import Effect, check_payload, key_values
-from onward.job.fields import field_of
+from onward.job.fields import field_of, field_types
 from onward.job.groups import NO_VALUE, Group, Limit, value_text
 from onward.job.models import models_among
 from onward.job.plan import Argument, CallPlan, EffectPlan, GroupPlan, StepPlan
@@ -107,8 +108,13 @@ class _Planner:
             probe=parts.get("probe"),
             confirm=parts.get("confirm"),
             receive=lambda text: encode(receipt_of(text)),
-            fields=tuple(sorted(fields)),
+            fields=tuple(sorted(self._told(name, declared) for name, declared in fields.items())),
         )
+
+    def _told(self, field: str, declared: type | None) -> str:
+        """A field of a key, and of which type it is where that makes it another: 40.10 is not the text "40.10"."""
+        known = declared or (field_types(self._record) or {}).get(field)
+        return f"{field} as a Decimal" if known is Decimal else field
 
     def _call(self, part: Step[..., Any], effect: Effect[..., Any], receipt: Shape) -> CallPlan:
         """A part of an effect: what its probe returns is a receipt, what its payload's function returns a payload."""

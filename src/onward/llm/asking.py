@@ -11,7 +11,7 @@ import httpx2
 import openai
 
 from onward.codec import canonical_hash, dumps
-from onward.errors import BadResponse, Fatal, Rejected, Transient, UnusableAnswer, UsageError
+from onward.errors import BadResponse, Fatal, Rejected, Transient, UnusableAnswer, UsageError, mark_as_a_models
 from onward.job.values import Misfit
 from onward.llm import chat, responses
 from onward.llm.answers import Answer, Request, Turn
@@ -37,10 +37,14 @@ async def ask(model: Declared, prompt: Prompt, returns: Any, variables: Mapping[
         model.name, system, (Turn("user", user),), form.schema, model.max_output_tokens, model.temperature
     )
     asked = _Question(model, CURRENT.get(), form)
-    if model.dedupe and asked.desk is not None:
-        text = await asked.desk.shared(fingerprint(request), lambda: asked.answered(request))
-    else:
-        text = await asked.answered(request)
+    try:
+        if model.dedupe and asked.desk is not None:
+            text = await asked.desk.shared(fingerprint(request), lambda: asked.answered(request))
+        else:
+            text = await asked.answered(request)
+    except Exception as error:
+        mark_as_a_models(error)
+        raise
     return form.read(text)
 
 

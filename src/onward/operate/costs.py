@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onward.engine.bill import cost, cost_to_come
+from onward.engine.spending.bill import cost, cost_to_come
 from onward.model import Counts, Spent, State
 from onward.policy.bill import Outlook
 from onward.policy.forecast import Moments, Range, time_left

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onward.engine.bill import asking, cost, cost_to_come
+from onward.engine.spending.bill import asking, cost, cost_to_come
 from onward.job.plan import Plan
 from onward.model import Counts, State
 from onward.operate.costs import time_to_finish, to_finish, to_go, told

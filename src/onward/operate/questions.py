@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from onward.codec import loads
-from onward.engine.bill import cost
+from onward.engine.spending.bill import cost
 from onward.errors import UsageError
 from onward.model import Kind, Result, State
 from onward.operate.costs import spent, time_to_finish, to_finish, to_go

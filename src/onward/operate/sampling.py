@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onward.codec import dumps, loads
-from onward.engine.bill import Again, cost_of_again
+from onward.engine.spending.bill import Again, cost_of_again
 from onward.errors import UsageError
 from onward.job.models import PICO
 from onward.model import Kind, ResultGroup, RunResult, Spent, State

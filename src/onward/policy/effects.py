@@ -10,6 +10,7 @@ from onward.policy.pace import LONGEST_WAIT
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 300.0
+SOONEST_BEGIN, LATEST_BEGIN = 0.25, 5.0
 UNDECODABLE = "undecodable"  # held back: its effect is open, and what is stored of it no longer decodes
 SENDING = "sending"  # held back: its call was not heard to end, and may go on while its run's sign of life is there
 OnUnknown = Literal["hold", "resend"]
@@ -77,9 +78,15 @@ def next_act(traits: Traits, entry: Entry | None, fence: int, now: float) -> Act
 
 def _about_receipt(traits: Traits, entry: Entry, now: float) -> Act:
     if not traits.has_confirm:
-        return Act("finish")
+        return Act("finish") if entry.origin is None else Act("wait for a person", reason=_to_be_confirmed(entry))
     due = _asked_at(traits, entry, now)
     return Act("confirm") if now >= due else Act("ask later", due, "sent, to be confirmed")
+
+
+def _to_be_confirmed(entry: Entry) -> str:
+    return (
+        f"sent by {entry.origin}, and not confirmed there; this job has no .confirm that could say whether it is right"
+    )
 
 
 def _about_unknown(traits: Traits, entry: Entry, now: float) -> Act:
@@ -89,7 +96,9 @@ def _about_unknown(traits: Traits, entry: Entry, now: float) -> Act:
     if traits.has_probe:
         due = max(due, landed_by(traits, entry))
         if traits.keyed and traits.expires is not None:  # until then it may have been sent again with its key
-            due = max(due, entry.first_at + traits.expires + traits.deadline + traits.settle)
+            due = max(
+                due, entry.first_at + traits.expires + _ends_within(traits, entry) + settles_within(traits, entry)
+            )
         return Act("probe") if now >= due else Act("ask later", due, "it may still land")
     if traits.on_unknown == "resend":
         return Act("send") if now >= due else Act("ask later", due, "sent again, as declared")
@@ -124,22 +133,33 @@ def sends_again(entry: Entry, fence: int) -> bool:
     return entry.state is not EntryState.INTENDED or entry.fence != fence
 
 
-def time_to_send(traits: Traits, entry: Entry, now: float) -> float:
-    """Seconds that the first send under an intent may take: its deadline counts from when the intent was made, so that
-    who finds the entry later knows when the call had ended, however late it began."""
-    return traits.deadline - max(now - entry.intended_at, 0.0)
+def begins_within(deadline: float) -> float:
+    """Seconds from an intent in which its send has to begin, else the intent is made anew: who finds the entry later
+    knows by when its call had ended, though nobody saw it begin."""
+    return min(max(deadline / 2, SOONEST_BEGIN), LATEST_BEGIN)
 
 
-def is_old(traits: Traits, time_left: float) -> bool:
-    """Whether an intent has waited so long for its send that it is to be made anew."""
-    return time_left < traits.deadline / 2
+def time_to_begin(traits: Traits, entry: Entry, now: float) -> float:
+    """Seconds that are left for the first send under an intent to begin."""
+    return begins_within(traits.deadline) - max(now - entry.intended_at, 0.0)
 
 
 def landed_by(traits: Traits, entry: Entry) -> float:
     """When a send under the newest intent can no longer land: its call had ended by its deadline, or at the latest when
     its end was seen."""
-    ended_by = max(entry.intended_at + traits.deadline, entry.ended_at or 0.0)
-    return ended_by + traits.settle
+    ended_by = max(entry.intended_at + _ends_within(traits, entry), entry.ended_at or 0.0)
+    return ended_by + settles_within(traits, entry)
+
+
+def _ends_within(traits: Traits, entry: Entry) -> float:
+    """Seconds from an intent to the end of its call: as declared now, or when it was made, whichever is longer."""
+    deadline = max(traits.deadline, entry.deadline)
+    return begins_within(deadline) + deadline
+
+
+def settles_within(traits: Traits, entry: Entry) -> float:
+    """Seconds from the end of a call until what it sent has landed: as declared now, or when it was sent."""
+    return max(traits.settle, entry.settle)
 
 
 def asked_again_at(traits: Traits, entry: Entry, now: float, at_least: float = 0.0) -> float:
@@ -155,7 +175,8 @@ def asked_now(traits: Traits, entry: Entry) -> Entry:
     a send may have taken to end, and what it brought to land."""
     if entry.state is EntryState.SENT:
         return replace(entry, ask_at=0.0)
-    settled = entry.intended_at + 2 * (traits.deadline + traits.settle)  # calls are given up a deadline + settle late
+    longest = _ends_within(traits, entry) + settles_within(traits, entry)
+    settled = entry.intended_at + 2 * longest  # calls are given up a deadline + settle late
     return replace(entry, ask_at=min(entry.ask_at, settled))
 
 

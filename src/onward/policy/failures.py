@@ -18,6 +18,7 @@ from onward.errors import (
     StepOutcome,
     Transient,
     UnusableAnswer,
+    is_a_models,
 )
 from onward.model import Kind
 from onward.policy import rates
@@ -125,6 +126,13 @@ def classify(
     `now` (UTC seconds) turns a Retry-After date into seconds. A fault inside `ask` counts as its having no opinion.
     A group of exceptions is judged by its members, unless `ask` has an opinion of the group.
     """
+    try:
+        return _classify(error, now, step_has_succeeded, ask)
+    except BaseException:  # what looking at another library's exception raises, be it SystemExit, is not the run's end
+        return Classified(Kind.BUG, _name(error), _text(error))
+
+
+def _classify(error: BaseException, now: float, step_has_succeeded: bool, ask: Classify | None) -> Classified:
     meaning = opinion(ask, error)
     if isinstance(meaning, BaseExceptionGroup):
         members = [classify(member, now, step_has_succeeded, ask) for member in meaning.exceptions]
@@ -176,7 +184,7 @@ def opinion(ask: Classify | None, error: BaseException) -> BaseException:
         answer = ask(error)
         if isinstance(answer, type):
             answer = answer()
-    except Exception:
+    except BaseException:
         return error
     return answer if isinstance(answer, StepOutcome) else error
 
@@ -202,6 +210,8 @@ def _kind(error: BaseException, step_has_succeeded: bool) -> Kind:
 
 def _is_not_applied(error: BaseException, status: int | None) -> bool:
     """Whether what was to be sent certainly was not applied; all doubt says no."""
+    if is_a_models(error):
+        return False
     if isinstance(error, Transient):
         return error.sent is False
     if isinstance(error, Invalid | Rejected | Fatal | MisfitRecord):  # the last comes before a call
@@ -295,7 +305,7 @@ def _class_names(error: BaseException) -> set[str]:
     """`module.Class` for every ancestor; private modules count as their package: `httpx._exceptions` is `httpx`."""
     names = set()
     for ancestor in type(error).__mro__:
-        parts = [part for part in ancestor.__module__.split(".") if not part.startswith("_")]
+        parts = [part for part in str(ancestor.__module__).split(".") if not part.startswith("_")]
         parts[:1] = [SUCCESSORS.get(part, part) for part in parts[:1]]
         names.add(".".join([*parts, ancestor.__name__]))
     return names

@@ -135,6 +135,35 @@ def _too_long(name: str) -> NoIdentity:
     return NoIdentity(f"field '{name}' has more than {MOST_DIGITS:,} digits; make it text")
 
 
+Names = Mapping[str, Sequence[str]]
+"""Ledger names of effects, each with those that it had before."""
+
+
+def at_odds(one: Names, other: Names) -> str | None:
+    """An effect that one job knows by a name which it had before for the other, if there is one."""
+    for declared, older in ((one, other), (other, one)):
+        for former in declared.values():
+            for name in former:
+                if name in older and name not in declared:
+                    return name
+    return None
+
+
+def dropped(declared: Names, said: Sequence[Names], gone: Sequence[str]) -> str | None:
+    """Why a job must not go on that no longer says of a name with obligations (`gone`) whose it was, though that was
+    `said` before; None where it may."""
+    for name, former in declared.items():
+        known = {name, *former}
+        while more := {older for names in said for one in known & names.keys() for older in names[one]} - known:
+            known |= more
+        if lost := sorted(known.intersection(gone)):
+            return (
+                f"the job has obligations in the ledger under {', '.join(map(repr, lost))}, which {name!r} was called "
+                f"before: without formerly={lost[0]!r} what was sent under the old name would be sent again; keep it"
+            )
+    return None
+
+
 def unrelated(declared: Mapping[str, Sequence[str]], used: Sequence[str], is_open: Mapping[str, int]) -> str | None:
     """Why a job must not go on before it says how its effects' names are related to those that its obligations stand
     under in the ledger; None where it may.

@@ -1,16 +1,18 @@
 -- name: intend
-INSERT INTO effects (name, key, state, payload, payload_hash, record, generation, fence, run, first_at, intended_at, fields)
-SELECT name, key, 'intended', payload, payload_hash, record, generation, fence, :run, :now, :now, fields
+INSERT INTO effects (name, key, state, payload, payload_hash, record, generation, fence, run, first_at, intended_at, fields,
+    deadline, settle)
+SELECT name, key, 'intended', payload, payload_hash, record, generation, fence, :run, :now, :now, fields, deadline, settle
 FROM listed(:rows) AS f(name text, key text, payload text, payload_hash text, record bigint, generation bigint, fence bigint,
-                        fields text)
+                        fields text, deadline double precision, settle double precision)
 ON CONFLICT DO NOTHING
 
 -- name: supersede
 UPDATE effects SET state = 'intended', payload = f.payload, payload_hash = f.payload_hash, receipt = NULL,
     record = f.record, generation = f.generation, fence = f.fence, run = :run, first_at = :now, intended_at = :now,
-    ask_at = 0, asks = 0, sent_at = NULL, fields = f.fields, ended_at = NULL
+    ask_at = 0, asks = 0, sent_at = NULL, fields = f.fields, ended_at = NULL,
+    deadline = f.deadline, settle = f.settle
 FROM listed(:rows) AS f(name text, key text, payload text, payload_hash text, record bigint, generation bigint, fence bigint,
-                        fields text)
+                        fields text, deadline double precision, settle double precision)
 WHERE brief(effects.name) = brief(f.name) AND brief(effects.key) = brief(f.key) AND effects.state = 'absent'
 
 -- name: take
@@ -56,8 +58,10 @@ DELETE FROM awaits USING listed(:rows) AS f(name text, key text)
 WHERE brief(awaits.name) = brief(f.name) AND brief(awaits.key) = brief(f.key)
 
 -- name: intend_again
-UPDATE effects SET state = 'intended', fence = f.fence, run = :run, intended_at = :now, asks = f.asks, ended_at = NULL
-FROM listed(:rows) AS f(name text, key text, record bigint, fence bigint, _ text, _ text, asks bigint)
+UPDATE effects SET state = 'intended', fence = f.fence, run = :run, intended_at = :now, asks = f.asks, ended_at = NULL,
+    deadline = f.deadline, settle = f.settle
+FROM listed(:rows) AS f(name text, key text, record bigint, fence bigint, _ text, _ text, asks bigint,
+                        _ double precision, deadline double precision, settle double precision)
 WHERE brief(effects.name) = brief(f.name) AND brief(effects.key) = brief(f.key) AND effects.record = f.record
 
 -- name: settle_entries
@@ -79,7 +83,7 @@ WHERE brief(effects.name) = brief(f.name) AND brief(effects.key) = brief(f.key) 
 -- name: entries
 SELECT json_agg(json_build_array(e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
     e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at, greatest(:now - e.intended_at, 0),
-    e.ended_at - greatest(e.ended_at - :now, 0), o.state, o.vanished, o.hold, o.instance, o.key, i.job, i.name, e.run))
+    e.ended_at - greatest(e.ended_at - :now, 0), e.deadline, e.settle, o.state, o.vanished, o.hold, o.instance, o.key, i.job, i.name, e.run))
 FROM listed(:rows) AS f(name text, key text)
 JOIN effects e ON brief(e.name) = brief(f.name) AND brief(e.key) = brief(f.key)
 JOIN records o ON o.id = e.record JOIN instances i ON i.id = o.instance
@@ -87,14 +91,14 @@ JOIN records o ON o.id = e.record JOIN instances i ON i.id = o.instance
 -- name: entries_of
 SELECT json_agg(json_build_array(e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
     e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at, greatest(:now - e.intended_at, 0),
-    e.ended_at - greatest(e.ended_at - :now, 0)))
+    e.ended_at - greatest(e.ended_at - :now, 0), e.deadline, e.settle))
 FROM effects e WHERE e.record = ANY (ids(:rows))
 
 -- What these records owe or have done under these names, each with the input that it has now.
 -- name: owed_for_the_same_input
 SELECT json_agg(json_build_array(f.record, e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record,
     e.generation, e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at, greatest(:now - e.intended_at, 0),
-    e.ended_at - greatest(e.ended_at - :now, 0)))
+    e.ended_at - greatest(e.ended_at - :now, 0), e.deadline, e.settle))
 FROM listed(:rows) AS f(record bigint, generation bigint, names json) JOIN effects e ON e.record = f.record
 WHERE e.state <> 'absent' AND e.name = ANY (texts(f.names))
   AND (SELECT hash FROM inputs i WHERE i.record = e.record AND i.generation <= e.generation ORDER BY i.generation DESC LIMIT 1)
@@ -104,7 +108,7 @@ WHERE e.state <> 'absent' AND e.name = ANY (texts(f.names))
 -- name: owed_through_others
 SELECT json_agg(json_build_array(f.record, e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record,
     e.generation, e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at, greatest(:now - e.intended_at, 0),
-    e.ended_at - greatest(e.ended_at - :now, 0)))
+    e.ended_at - greatest(e.ended_at - :now, 0), e.deadline, e.settle))
 FROM listed(:rows) AS f(record bigint, generation bigint, names json) JOIN owed o ON o.record = f.record
 JOIN effects e ON brief(e.name) = brief(o.name) AND brief(e.key) = brief(o.key)
 WHERE e.state <> 'absent' AND o.name = ANY (texts(f.names))
@@ -123,12 +127,27 @@ FROM listed(:rows) AS f(name text, key text, record bigint, fence bigint)
 WHERE NOT EXISTS (SELECT 1 FROM effects e
                   WHERE brief(e.name) = brief(f.name) AND brief(e.key) = brief(f.key) AND e.record = f.record)
 
+-- The server's clock was set back: what an intent's age is nobody knows. Its time begins now, and the far side may have
+-- forgotten its key.
+-- name: begin_times_anew
+UPDATE effects SET intended_at = :now, first_at = 0
+WHERE intended_at > :now AND state IN ('intended', 'unknown')
+
 -- name: open_runs_of
 SELECT id, boot, lease_until FROM runs WHERE instance = :other AND ended IS NULL
 
 -- name: names_of_job
 SELECT c.name FROM instances i JOIN counts c ON c.instance = i.id
 WHERE brief(i.job) = brief(:job) AND c.what = 'intents' GROUP BY c.name HAVING sum(c.n) > 0
+
+-- What runs of the job have declared, each once; and what runs declare that have not ended, of any job.
+-- name: declared_by_job
+SELECT DISTINCT r.effects FROM instances i JOIN runs r ON r.instance = i.id
+WHERE brief(i.job) = brief(:job) AND r.effects <> '{}'
+
+-- name: declared_at_work
+SELECT r.id, r.boot, r.lease_until, r.effects, i.job FROM runs r JOIN instances i ON i.id = r.instance
+WHERE r.ended IS NULL AND r.effects <> '{}'
 
 -- name: keys_of_job
 SELECT c.name FROM instances i JOIN counts c ON c.instance = i.id

@@ -8,8 +8,8 @@ FROM instances WHERE brief(job) = brief(:job) AND brief(name) = brief(:name)
 
 -- name: insert_run
 WITH next AS (UPDATE numbers SET n = n + 1 WHERE what = 'run' RETURNING n)
-INSERT INTO runs (id, instance, host, params, versions, started, boot, lease_until)
-SELECT n, :instance, :host, :params, :versions, :now, :boot, :steady + :lease FROM next
+INSERT INTO runs (id, instance, host, params, versions, effects, started, boot, lease_until)
+SELECT n, :instance, :host, :params, :versions, :effects, :now, :boot, :steady + :lease FROM next
 RETURNING id
 
 -- name: insert_versions

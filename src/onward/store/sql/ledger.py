@@ -170,25 +170,27 @@ class _Intents:
         effect, now = fact.effect, self._change.now
         assert effect is not None and effect.payload is not None
         payload, whose = (effect.payload, effect.payload_hash), (fact.record, fact.generation, fact.fence)
-        return Entry(*place, EntryState.INTENDED, *payload, None, *whose, now, now)
+        entry = Entry(*place, EntryState.INTENDED, *payload, None, *whose, now, now)
+        entry.deadline, entry.settle = effect.deadline, effect.settle
+        return entry
 
     def _place(self, fact: Fact) -> Place:
-        """Where the obligation stands in the ledger: under a former name, if it is known by that."""
+        """Where the obligation stands in the ledger: today or by a former name; where it was not applied only if it
+        stands nowhere else."""
         assert fact.effect is not None
-        if fact.effect.former:
-            known = {
-                (row[0], row[1]) for row in self._change.array("entries", [list(one) for one in fact.effect.former])
-            }
-            for place in fact.effect.former:
-                if place in known:
-                    return place
-        return fact.effect.name, fact.effect.key
+        today = fact.effect.name, fact.effect.key
+        if not fact.effect.former:
+            return today
+        rows = self._change.array("entries", [list(place) for place in _places(fact)])
+        absent = {(row[0], row[1]): row[2] == EntryState.ABSENT for row in rows}
+        known = sorted((place for place in _places(fact) if place in absent), key=lambda place: absent[place])
+        return known[0] if known else today
 
     def _read(self, places: list[Place]) -> dict[Place, tuple[Entry, bool, bool, str, str]]:
         known = {}
         for row in self._change.array("entries", [list(place) for place in places]):
-            entry = _entry(row[:16], self._change.now)
-            state, vanished, hold, instance, record_key, job, name, sent_by = row[16:]
+            entry = _entry(row[:18], self._change.now)
+            state, vanished, hold, instance, record_key, job, name, sent_by = row[18:]
             goes_on = state in GOES_ON_GONE if vanished else state in OPEN
             in_good_hands = goes_on and hold is None and self._is_alive(instance)
             origin_job = f"{job} ({name})" if name else job
@@ -207,11 +209,15 @@ class _Intents:
 
 
 def _entry(row: list[Any], now: float) -> Entry:
-    """An entry with its times by the wall clock of now. `row` ends with the seconds since the newest intent, None where
-    they were counted in an earlier boot: a clock that was set back since makes nothing younger; and with the moment
-    when the end of its call was seen."""
-    *row, elapsed, ended_at = row
+    """An entry with its times by the wall clock of now.
+
+    `row` ends with the seconds since the newest intent, None where they were counted in an earlier boot: a clock that
+    was set back since makes nothing younger; with the moment when the end of its call was seen, and with what was
+    declared of its time.
+    """
+    *row, elapsed, ended_at, deadline, settle = row
     entry = Entry(*row)
+    entry.deadline, entry.settle = deadline, settle
     entry.state, entry.ended_at = EntryState(entry.state), ended_at
     intended_at = min(entry.intended_at, now) if elapsed is None else now - elapsed
     entry.first_at -= max(entry.intended_at - intended_at, 0.0)
@@ -225,7 +231,8 @@ def _intent_row(fact: Fact, place: Place) -> list[Any]:
     effect = fact.effect
     assert effect is not None
     fields = fields_text(effect.fields)
-    return [*place, effect.payload, effect.payload_hash, fact.record, fact.generation, fact.fence, fields]
+    whose = fact.record, fact.generation, fact.fence
+    return [*place, effect.payload, effect.payload_hash, *whose, fields, effect.deadline, effect.settle]
 
 
 def fields_text(fields: Sequence[str]) -> str:
@@ -251,5 +258,5 @@ def _names(fact: Fact) -> list[str]:
 def _settled_row(fact: Fact) -> list[Any]:
     effect = fact.effect
     assert effect is not None
-    receipt, asks, ask_at = effect.receipt, effect.asks, effect.ask_at
-    return [effect.name, effect.key, fact.record, fact.fence, effect.state, receipt, asks, ask_at]
+    what = effect.state, effect.receipt, effect.asks, effect.ask_at
+    return [effect.name, effect.key, fact.record, fact.fence, *what, effect.deadline, effect.settle]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from onward.codec import plain_key
 from onward.errors import UsageError
 from onward.model import EntryState, State
 from onward.policy import transitions
+from onward.policy.effects import Traits, landed_by
 from onward.policy.suspects import DEATHS_TO_SUSPECT
 from onward.ports.desk import Asked, Asking, Word
 from onward.store.sql import chain, changed_inputs, facts, ledger
@@ -58,6 +60,8 @@ class _Word:
                 f"the call for {plain_key(key)} may still be sending: the process of run {run}, which made it, "
                 "is alive; wait until the call returns, or end that process, then decide; nothing was changed"
             )
+        if self._word.receipt is None:
+            self._has_landed(plain_key(key))
         if self._word.dry_run:
             return self._would_be(generation)
         self._gone = bool(vanished)
@@ -77,6 +81,21 @@ class _Word:
         if after is State.PENDING:
             changed_inputs.take(self._change, [self._word.record])
         return after
+
+    def _has_landed(self, key: str) -> None:
+        """Who finds nothing on the far side while it may still arrive there knows nothing."""
+        word = self._word
+        entries = ledger.entries_of(self._change, [word.record]).get(word.record, [])
+        found = next((one for one in entries if (one.name, one.key) == (word.effect, word.key)), None)
+        if found is None or found.state is EntryState.SENT:
+            return
+        lands = landed_by(Traits(deadline=0.0, settle=0.0), found)
+        if self._change.now < lands:
+            until = time.strftime("%H:%M:%S", time.gmtime(lands + 1.0))
+            raise UsageError(
+                f"what was sent for {key} may still arrive (its deadline and settle are over at {until} UTC): look at "
+                "the far side then, and decide; nothing was changed"
+            )
 
     def _would_be(self, generation: int) -> State:
         if self._word.receipt is None:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import orjson
@@ -126,7 +127,7 @@ class SqlWorkStore(ABC):
     def _begin(self, change: Change, start: RunStart, tried: list[int]) -> RunBegun:
         """`tried`: numbers that the run has had, of which only that of the change that is made durable is its own."""
         is_new = change.execute("insert_instance", job=start.job, name=start.instance, location=start.location) > 0
-        names.check(change, start)
+        names.check(change, start, partial(self.life.is_alive, change.transaction))
         instance = self._instance(change, start)
         change.transaction.be_alone_in(instance)
         change.is_about(instance, None)
@@ -140,6 +141,8 @@ class SqlWorkStore(ABC):
         begun = RunBegun(run, instance, is_new, 0)
         begun.other_keys = names.other_keys(change, start)
         begun.dead_runs, begun.others = self._bury(change, run)
+        if start.effects:
+            change.execute("begin_times_anew")
         self._ask_about_ended_calls(change)
         if not start.asks_only:
             if not begun.others:
@@ -332,6 +335,7 @@ class SqlWorkStore(ABC):
                 host=start.host,
                 params=start.params,
                 versions=orjson.dumps([[step.name, step.version] for step in start.steps]).decode(),
+                effects=orjson.dumps(dict(start.effects)).decode(),
                 lease=self.lease,
             )
         )

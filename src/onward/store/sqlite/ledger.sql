@@ -1,9 +1,8 @@
 -- name: intend
 INSERT INTO effects (name, key, state, payload, payload_hash, record, generation, fence, run, first_at, intended_at,
-    intended_steady, boot, fields)
+    intended_steady, boot, fields, deadline, settle)
 SELECT value ->> 0, value ->> 1, 'intended', value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, :run,
-    :now, :now, :steady, :boot,
-    value ->> 7
+    :now, :now, :steady, :boot, value ->> 7, value ->> 8, value ->> 9
 FROM json_each(:rows) WHERE true
 ON CONFLICT (name, key) DO NOTHING
 
@@ -11,9 +10,11 @@ ON CONFLICT (name, key) DO NOTHING
 UPDATE effects SET state = 'intended', payload = f.payload, payload_hash = f.payload_hash, receipt = NULL,
     record = f.record, generation = f.generation, fence = f.fence, run = :run, first_at = :now, intended_at = :now,
     intended_steady = :steady, boot = :boot, ask_at = 0, asks = 0, sent_at = NULL, fields = f.fields,
-    ended_at = NULL, ended_steady = NULL, ended_boot = NULL
+    ended_at = NULL, ended_steady = NULL, ended_boot = NULL, deadline = f.deadline, settle = f.settle
 FROM (SELECT value ->> 0 AS name, value ->> 1 AS key, value ->> 2 AS payload, value ->> 3 AS payload_hash,
-             value ->> 4 AS record, value ->> 5 AS generation, value ->> 6 AS fence, value ->> 7 AS fields FROM json_each(:rows)) f
+             value ->> 4 AS record, value ->> 5 AS generation, value ->> 6 AS fence, value ->> 7 AS fields,
+             value ->> 8 AS deadline, value ->> 9 AS settle
+      FROM json_each(:rows)) f
 WHERE effects.name = f.name AND effects.key = f.key AND effects.state = 'absent'
 
 -- name: take
@@ -59,8 +60,10 @@ DELETE FROM awaits WHERE (name, key) IN (SELECT value ->> 0, value ->> 1 FROM js
 
 -- name: intend_again
 UPDATE effects SET state = 'intended', fence = f.fence, run = :run, intended_at = :now, intended_steady = :steady,
-    boot = :boot, asks = f.asks, ended_at = NULL, ended_steady = NULL, ended_boot = NULL
-FROM (SELECT value ->> 0 AS name, value ->> 1 AS key, value ->> 2 AS record, value ->> 3 AS fence, value ->> 6 AS asks
+    boot = :boot, asks = f.asks, ended_at = NULL, ended_steady = NULL, ended_boot = NULL, deadline = f.deadline,
+    settle = f.settle
+FROM (SELECT value ->> 0 AS name, value ->> 1 AS key, value ->> 2 AS record, value ->> 3 AS fence, value ->> 6 AS asks,
+             value ->> 8 AS deadline, value ->> 9 AS settle
       FROM json_each(:rows)) f
 WHERE effects.name = f.name AND effects.key = f.key AND effects.record = f.record
 
@@ -86,7 +89,7 @@ WHERE effects.name = f.name AND effects.key = f.key AND effects.record = f.recor
 SELECT json_group_array(json_array(e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
     e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at,
     CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END,
-    CASE WHEN e.ended_boot = :boot THEN :now - max(:steady - e.ended_steady, 0) ELSE min(e.ended_at, :now) END, o.state, o.vanished, o.hold, o.instance, o.key, i.job, i.name, e.run))
+    CASE WHEN e.ended_boot = :boot THEN :now - max(:steady - e.ended_steady, 0) ELSE min(e.ended_at, :now) END, e.deadline, e.settle, o.state, o.vanished, o.hold, o.instance, o.key, i.job, i.name, e.run))
 FROM json_each(:rows) j CROSS JOIN effects e ON e.name = j.value ->> 0 AND e.key = j.value ->> 1
 JOIN records o ON o.id = e.record JOIN instances i ON i.id = o.instance
 
@@ -94,7 +97,7 @@ JOIN records o ON o.id = e.record JOIN instances i ON i.id = o.instance
 SELECT json_group_array(json_array(e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
     e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at,
     CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END,
-    CASE WHEN e.ended_boot = :boot THEN :now - max(:steady - e.ended_steady, 0) ELSE min(e.ended_at, :now) END))
+    CASE WHEN e.ended_boot = :boot THEN :now - max(:steady - e.ended_steady, 0) ELSE min(e.ended_at, :now) END, e.deadline, e.settle))
 FROM json_each(:rows) j CROSS JOIN effects e ON e.record = j.value
 
 -- What these records owe or have done under these names, each with the input that it has now.
@@ -102,7 +105,7 @@ FROM json_each(:rows) j CROSS JOIN effects e ON e.record = j.value
 SELECT json_group_array(json_array(j.value ->> 0, e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
     e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at,
     CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END,
-    CASE WHEN e.ended_boot = :boot THEN :now - max(:steady - e.ended_steady, 0) ELSE min(e.ended_at, :now) END))
+    CASE WHEN e.ended_boot = :boot THEN :now - max(:steady - e.ended_steady, 0) ELSE min(e.ended_at, :now) END, e.deadline, e.settle))
 FROM json_each(:rows) j CROSS JOIN effects e ON e.record = j.value ->> 0
 WHERE e.state <> 'absent' AND e.name IN (SELECT value FROM json_each(j.value, '$[2]'))
   AND (SELECT hash FROM inputs i WHERE i.record = e.record AND i.generation <= e.generation ORDER BY i.generation DESC LIMIT 1)
@@ -113,7 +116,8 @@ WHERE e.state <> 'absent' AND e.name IN (SELECT value FROM json_each(j.value, '$
 -- name: owed_through_others
 SELECT json_group_array(json_array(j.value ->> 0, e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
     e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at,
-    CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END))
+    CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END,
+    CASE WHEN e.ended_boot = :boot THEN :now - max(:steady - e.ended_steady, 0) ELSE min(e.ended_at, :now) END, e.deadline, e.settle))
 FROM json_each(:rows) j CROSS JOIN owed o ON o.record = j.value ->> 0
 CROSS JOIN effects e ON e.name = o.name AND e.key = o.key
 WHERE e.state <> 'absent' AND o.name IN (SELECT value FROM json_each(j.value, '$[2]'))
@@ -131,12 +135,26 @@ SELECT json_group_array(json_array(f.value ->> 2, f.value ->> 3)) FROM json_each
 WHERE NOT EXISTS (SELECT 1 FROM effects e
                   WHERE e.name = f.value ->> 0 AND e.key = f.value ->> 1 AND e.record = f.value ->> 2)
 
+-- The clock was set back while nobody counted: what an intent's age is nobody knows. Its time begins now, and the
+-- far side may have forgotten its key.
+-- name: begin_times_anew
+UPDATE effects SET intended_at = :now, intended_steady = :steady, boot = :boot, first_at = 0
+WHERE boot <> :boot AND intended_at > :now AND state IN ('intended', 'unknown')
+
 -- name: open_runs_of
 SELECT id, boot, lease_until FROM runs WHERE instance = :other AND ended IS NULL
 
 -- name: names_of_job
 SELECT DISTINCT c.name FROM instances i JOIN counts c ON c.instance = i.id
 WHERE i.job = :job AND c.what = 'intents' AND c.n > 0
+
+-- What runs of the job have declared, each once; and what runs declare that have not ended, of any job.
+-- name: declared_by_job
+SELECT DISTINCT r.effects FROM instances i JOIN runs r ON r.instance = i.id WHERE i.job = :job AND r.effects <> '{}'
+
+-- name: declared_at_work
+SELECT r.id, r.boot, r.lease_until, r.effects, i.job FROM runs r JOIN instances i ON i.id = r.instance
+WHERE r.ended IS NULL AND r.effects <> '{}'
 
 -- name: keys_of_job
 SELECT DISTINCT c.name FROM instances i JOIN counts c ON c.instance = i.id

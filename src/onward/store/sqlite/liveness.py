@@ -1,14 +1,16 @@
 """Whether a run's process still lives, told by a lock that the system drops with the process, never by a pid.
 
-One lock file beside the store; every run holds the byte at its own number. Such locks are not inherited by forked
-children and are gone the moment their process is. They do not exclude each other within one process, and closing any
-descriptor of the file would drop them all; so a process opens the file once and remembers which bytes are its own.
+One lock file beside the store; every run holds the byte at its own number for as long as its process lives. Locks do
+not exclude each other within one process, so it opens the file once and remembers which bytes are its own. Where the
+system has locks that belong to the open file (Linux), a forked child closes it, and holds nothing; elsewhere they
+belong to the process, and a step that opens and closes the lock file itself drops them.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import struct
 import sys
 import threading
 from pathlib import Path
@@ -32,7 +34,10 @@ def _lock_byte(descriptor: int, byte: int) -> bool:
         else:
             import fcntl
 
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte, os.SEEK_SET)
+            if sys.platform == "linux":
+                fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK, byte))
+            else:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte, os.SEEK_SET)
     except OSError as error:
         if error.errno in _HELD:
             return False
@@ -49,7 +54,15 @@ def _unlock_byte(descriptor: int, byte: int) -> None:
     else:
         import fcntl
 
-        fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, byte, os.SEEK_SET)
+        if sys.platform == "linux":
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_UNLCK, byte))
+        else:
+            fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, byte, os.SEEK_SET)
+
+
+def _flock(kind: int, byte: int) -> bytes:
+    """The system's `struct flock` for one byte."""
+    return struct.pack("hhqqi", kind, os.SEEK_SET, byte, 1, 0)
 
 
 class RunLocks:
@@ -93,6 +106,22 @@ class RunLocks:
             _unlock_byte(self._descriptor(), run)
             return False
 
+    def look(self) -> None:
+        """Where the lock file was removed, lock what is held in the one that others see."""
+        with _guard:
+            if self._file is None or self._name not in _files or self._is_there(_files[self._name]):
+                return
+            os.close(_files.pop(self._name))
+            for run in _held.get(self._name, set()):
+                self._lock(run)
+
+    def _is_there(self, descriptor: int) -> bool:
+        assert self._file is not None
+        try:
+            return os.path.samestat(os.fstat(descriptor), self._file.stat())
+        except FileNotFoundError:
+            return False
+
     def _lock(self, byte: int) -> bool:
         descriptor = self._descriptor()
         try:
@@ -115,6 +144,8 @@ class RunLocks:
 
 def _forget_after_fork() -> None:
     """A forked child holds none of its parent's locks."""
+    for descriptor in _files.values():
+        os.close(descriptor)
     _held.clear()
     _files.clear()
 

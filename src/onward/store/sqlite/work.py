@@ -97,6 +97,7 @@ class SqliteWorkStore(SqlWorkStore):
         """SQLite goes on writing to a file that has lost its name; whoever asks for it later finds nothing."""
         if connection.identity_of(self.path) != self._identity:
             raise StoreWriteError(f"{self.path} was deleted, moved or replaced while the run was at work")
+        self._locks.look()
 
     def log_bytes(self) -> int:
         """Size of the write-ahead log."""

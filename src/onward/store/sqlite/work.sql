@@ -7,8 +7,8 @@ SELECT id, location, cursor, source_complete, pass, partly_fed, fed_position, fe
 FROM instances WHERE job = :job AND name = :name
 
 -- name: insert_run
-INSERT INTO runs (instance, host, params, versions, started, boot, lease_until)
-VALUES (:instance, :host, :params, :versions, :now, :boot, :steady + :lease)
+INSERT INTO runs (instance, host, params, versions, effects, started, boot, lease_until)
+VALUES (:instance, :host, :params, :versions, :effects, :now, :boot, :steady + :lease)
 RETURNING id
 
 -- name: insert_versions

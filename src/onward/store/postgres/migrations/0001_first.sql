@@ -61,6 +61,7 @@ CREATE TABLE runs (
     told        text COLLATE "C",
     boot        text COLLATE "C" NOT NULL,
     lease_until double precision NOT NULL,
+    effects     text COLLATE "C" NOT NULL, -- the ledger names that its job declares, each with those that it had before
     sending     bigint NOT NULL DEFAULT 0, -- it has ended, and calls of it go on in its process
     pace        text COLLATE "C", -- how quickly records have ended lately: [seconds, windows, sum, sum of squares]
     entries     bigint NOT NULL DEFAULT 0, -- of its chain in the history
@@ -321,10 +322,13 @@ CREATE TABLE effects (
     asks            bigint NOT NULL DEFAULT 0,
     sent_at         double precision,
     fields          text COLLATE "C" NOT NULL DEFAULT '[]',
-    ended_at        double precision -- when it was seen that the call under the newest intent had ended without an answer
+    ended_at        double precision, -- when it was seen that the call under the newest intent had ended without an answer
+    deadline        double precision NOT NULL, -- seconds, as declared when the newest intent was made
+    settle          double precision NOT NULL
 ) WITH (fillfactor = 75);
 CREATE UNIQUE INDEX effects_by_key ON effects (brief(name), brief(key));
 CREATE INDEX effects_by_record ON effects (record);
+CREATE INDEX effects_open ON effects (intended_at) WHERE state IN ('intended', 'unknown');
 
 -- Records whose open obligation another record has taken over: they go on when it is settled.
 CREATE TABLE awaits (

@@ -28,6 +28,7 @@ CREATE TABLE runs (
     told        TEXT,
     boot        TEXT NOT NULL,
     lease_until REAL NOT NULL,
+    effects     TEXT NOT NULL, -- the ledger names that its job declares, each with those that it had before
     pace        TEXT, -- how quickly records have ended lately: [seconds, windows, sum, sum of squares]
     entries     INTEGER NOT NULL DEFAULT 0, -- of its chain in the history
     head        TEXT NOT NULL DEFAULT ''
@@ -289,6 +290,8 @@ CREATE TABLE effects (
     ended_at        REAL, -- when it was seen that the call under the newest intent had ended without an answer
     ended_steady    REAL,
     ended_boot      TEXT,
+    deadline        REAL NOT NULL, -- seconds, as declared when the newest intent was made
+    settle          REAL NOT NULL,
     UNIQUE (name, key)
 );
 CREATE INDEX effects_by_record ON effects (record);

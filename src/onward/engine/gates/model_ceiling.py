@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from onward.engine.gates import Ceiling
+from onward.engine.gates.gates import Ceiling
 from onward.job.models import ModelTraits
 from onward.model import Kind, Spent
 from onward.policy.adaptive import Adaptive

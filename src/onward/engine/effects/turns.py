@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from onward.engine.attempt import Attempt
-from onward.engine.course import Course
+from onward.engine.effects.course import Course
 from onward.engine.outcomes import CallOutcome
 from onward.model import Fact, Met
 from onward.policy.effects import asked_now

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from onward.engine.attempt import Attempt
 from onward.engine.journal import Journal
-from onward.engine.purse import Spender
+from onward.engine.spending.purse import Spender
 from onward.errors import BudgetReached
 from onward.job.models import PICO, Cap
 from onward.model import BatchRequest, Spending, Spent

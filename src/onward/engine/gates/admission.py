@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Mapping
 
 from onward.engine.attempt import Attempt
-from onward.engine.bill import AtModel
-from onward.engine.gates import Ceiling, Gate, Gates, Shut
-from onward.engine.model_ceiling import ModelCeiling
+from onward.engine.gates.gates import Ceiling, Gate, Gates, Shut
+from onward.engine.gates.model_ceiling import ModelCeiling
+from onward.engine.spending.bill import AtModel
 from onward.job.plan import Plan, StepPlan
 from onward.policy.failures import Classified
 from onward.policy.pace import LONGEST_WAIT
@@ -62,6 +62,7 @@ class Admission:
         self.start_with_claim = not any(self._bounded)
         self._in_line: dict[Gate, None] = {}
         self._shut: set[Gate] = set()
+        self._letting_in: set[Gate] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def _models_of(self, step: StepPlan, concurrency: int, patient: bool) -> list[ModelCeiling]:
@@ -263,16 +264,18 @@ class Admission:
                 while gate.waiting:
                     self._send_back(gate, gate.waiting.pop(), shut.reason)
                 self._in_line.pop(gate, None)
-            is_shut = shut is not None or gate.outage.is_on
+            is_shut, lets_one_in = shut is not None or gate.outage.is_on, shut is None and gate.outage.is_on
+            opens = lets_one_in and gate not in self._letting_in  # who comes later is found by the look of each second
             if is_shut != (gate in self._shut):
                 changed.append((gate, shut))
                 self._shut.symmetric_difference_update({gate})
-                if shut is None:
+                opens = shut is None
+                if opens:
                     self.at_gates = self.at_gates or gate.group is None
-            elif shut is not None or not gate.outage.is_on:
-                continue
-            if shut is None:  # it has opened, or one record may be tried
+            (self._letting_in.add if lets_one_in else self._letting_in.discard)(gate)
+            if opens or lets_one_in:
                 self._admit(gate)
+            if opens:
                 self._freed()
         return changed
 

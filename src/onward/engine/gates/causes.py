@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from onward.engine.admission import Admission
 from onward.engine.attempt import Attempt
-from onward.engine.gates import Gate
-from onward.engine.outages import Outages, held_back
+from onward.engine.gates.admission import Admission
+from onward.engine.gates.gates import Gate
+from onward.engine.gates.outages import Outages, held_back
+from onward.engine.gates.refusals import HELD_BACK as REFUSALS_FOR
+from onward.engine.gates.refusals import Refusals
 from onward.engine.outcomes import Answered, CallOutcome, EndedEarly, Raised, Returned
-from onward.engine.refusals import HELD_BACK as REFUSALS_FOR
-from onward.engine.refusals import Refusals
 from onward.model import Kind
 from onward.policy.failures import Classified
 from onward.policy.outage import NONE

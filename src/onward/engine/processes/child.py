@@ -15,15 +15,15 @@ import traceback
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from onward.engine import messages
 from onward.engine.attempt import Attempt
 from onward.engine.calls import LocalCaller
-from onward.engine.desk import CallDesk
 from onward.engine.loops import run_to_end, spawn
 from onward.engine.outcomes import cancelled_itself
-from onward.engine.purse import Purse
+from onward.engine.processes import messages
 from onward.engine.resources import Resources
 from onward.engine.signals import outlive_signals
+from onward.engine.spending.desk import CallDesk
+from onward.engine.spending.purse import Purse
 from onward.errors import OnwardError, UsageError
 from onward.job.loading import load_reference
 from onward.job.plan import JobReference, Plan

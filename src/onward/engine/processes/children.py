@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO, cast
 
-from onward.engine import messages
 from onward.engine.attempt import Attempt
-from onward.engine.desk import Budgets
 from onward.engine.loops import spawn
-from onward.engine.outcomes import CallOutcome, Died, Raised
+from onward.engine.outcomes import CallOutcome, Died, Raised, TooLate
+from onward.engine.processes import messages
+from onward.engine.spending.desk import Budgets
 from onward.errors import OnwardError, UsageError
 from onward.model import Kind, Spending, Spent
 from onward.policy.failures import Classified
@@ -31,7 +31,9 @@ CHUNK = 1 << 16
 LOOK_AT_MARKS = 256
 PAUSE = 0.5
 MOST_LOST = 5
-_PROGRAM = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from onward.engine.child import main; main()"
+_PROGRAM = (
+    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from onward.engine.processes.child import main; main()"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,10 @@ class Child:
             return Died(self._how or "it was gone before the call", ())
         claimed, step = attempt.claimed, attempt.step
         assert step is not None
+        if attempt.is_late:
+            return TooLate()
         attempt.called()
+        attempt.begun = True
         number, self._next = self._next, self._next + 1
         future: asyncio.Future[CallOutcome] = self._loop.create_future()
         self._calls[number] = (attempt, future)

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from onward.engine.carrying import Carrier, Parted, RefusedAsWhole
-from onward.engine.desk import Budgets, in_two, why_reached
+from onward.engine.batches.carrying import Carrier, Parted, RefusedAsWhole
 from onward.engine.events import Events
 from onward.engine.journal import Journal
 from onward.engine.loops import spawn
+from onward.engine.spending.desk import Budgets, in_two, why_reached
 from onward.engine.worker import Worker
 from onward.model import Spent
 from onward.policy import batching

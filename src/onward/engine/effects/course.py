@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from onward.codec import canonical_hash
 from onward.engine.attempt import Attempt
-from onward.engine.outcomes import Answered, CallOutcome, EndedEarly, Prepared, Raised, Returned
+from onward.engine.outcomes import Answered, CallOutcome, EndedEarly, Prepared, Raised, Returned, TooLate
 from onward.model import EffectFact, Entry, EntryState, Fact, Failure, Kind, Met
 from onward.policy.attempts import Decision
 from onward.policy.effects import (
@@ -21,11 +21,11 @@ from onward.policy.effects import (
     Traits,
     asked_again_at,
     given_up,
-    is_old,
     landed_by,
     next_act,
     sends_again,
-    time_to_send,
+    settles_within,
+    time_to_begin,
 )
 from onward.policy.failures import Classified
 
@@ -62,18 +62,26 @@ class Course:
         """The attempt's turn has come: what is to be called is `attempt.phase`; or what is to be stated instead."""
         now, fence = self._now(), self.attempt.claimed.fence
         act = next_act(self.traits, self.entry, fence, now)
-        self.attempt.time_left = None
-        if act.what == "send" and not sends_again(entry := self._held(), fence):
-            time_left = time_to_send(self.traits, entry, now)
-            if is_old(self.traits, time_left):
+        self.attempt.begin_by, self.attempt.begun = None, False
+        if act.what == "send":
+            entry, again = self._held(), sends_again(self._held(), fence)
+            left = self._time_to_repeat(entry, now) if again else time_to_begin(self.traits, entry, now)
+            if left is not None and left <= 0:
                 return self._intended_anew()
-            self.attempt.time_left = time_left
+            self.attempt.begin_by = None if left is None else time.monotonic() + left
         if act.what in ("prepare", "probe", "send", "confirm"):
             self.attempt.phase = act.what
             return None
         if act.what == "finish":
             return self._finished(None)
         return self._waits(act)
+
+    def _time_to_repeat(self, entry: Entry, now: float) -> float | None:
+        """Seconds for which the far side will still know the key of what was sent before; None: for ever, or it is sent
+        again without one."""
+        if not self.traits.dedupes(entry, now) or self.traits.expires is None:
+            return None
+        return entry.first_at + self.traits.expires - now - self.traits.deadline - self.traits.settle
 
     def _intended_anew(self) -> Fact:
         """Nothing was sent under the intent yet, and it has grown old: another one begins its time anew."""
@@ -140,6 +148,8 @@ class Course:
                 payload_hash=canonical_hash(outcome.payload),
                 former=outcome.former,
                 fields=self.effect.fields,
+                deadline=self.traits.deadline,
+                settle=self.traits.settle,
             )
             return fact
         if isinstance(outcome, EndedEarly):
@@ -151,6 +161,11 @@ class Course:
     def _sent(self, outcome: CallOutcome | None, fail: Fail) -> Fact:
         entry, fence = self._held(), self.attempt.claimed.fence
         again = sends_again(entry, fence)
+        if isinstance(outcome, TooLate):
+            return self._waits(self._about(entry, in_vain=False), entry) if again else self._intended_anew()
+        if outcome is None and not self.attempt.begun and not again:
+            self.attempt.sending = False
+            return self.attempt.given_back("the run stopped before the step was called")
         if isinstance(outcome, Returned):
             if entry.origin is not None:  # whoever sent it before, so has this one
                 self.attempt.entry = replace(entry, origin=None, origin_job=None)
@@ -208,7 +223,7 @@ class Course:
         """When an entry whose send has just ended without an answer may be sent again, or asked about."""
         if self.traits.dedupes(entry, now) or not self.traits.has_probe:
             return asked_again_at(self.traits, entry, now, asked)
-        return max(now + self.traits.settle, landed_by(self.traits, entry), now + asked)
+        return max(now + settles_within(self.traits, entry), landed_by(self.traits, entry), now + asked)
 
     def _probed(self, outcome: CallOutcome | None) -> Fact:
         entry = self._held()
@@ -298,7 +313,9 @@ class Course:
 
     def _said(self, state: EntryState, receipt: str | None = None, asks: int = 0, ask_at: float = 0.0) -> EffectFact:
         entry = self._held()
-        return EffectFact(entry.name, entry.key, state, receipt=receipt, asks=asks, ask_at=ask_at)
+        deadline, settle = self.traits.deadline, self.traits.settle
+        said = EffectFact(entry.name, entry.key, state, receipt=receipt, asks=asks, ask_at=ask_at)
+        return replace(said, deadline=deadline, settle=settle) if state is EntryState.INTENDED else said
 
     def _held(self) -> Entry:
         assert self.attempt.entry is not None

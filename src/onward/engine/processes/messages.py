@@ -89,6 +89,7 @@ def outcome_to_message(outcome: CallOutcome) -> dict[str, Any]:
     if isinstance(outcome, Answered):
         told = {"answered": outcome.answer, "receipt": outcome.receipt, "reason": outcome.reason}
         return told if outcome.failure is None else {**told, **_failure_to_message(outcome.failure)}
+    assert isinstance(outcome, Raised)  # whether a call comes too late is seen where it is handed out
     return _failure_to_message(outcome.failure)
 
 

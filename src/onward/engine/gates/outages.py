@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from onward.engine.attempt import Attempt
-from onward.engine.gates import Gate
+from onward.engine.gates.gates import Gate
 from onward.policy import outage
 from onward.policy.failures import Classified
 

@@ -1,0 +1,1 @@
+"""What calls of models may cost, and have cost."""
