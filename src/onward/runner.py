@@ -26,10 +26,11 @@ from onward.model import RunResult, StepVersion
 from onward.ports.desk import Desk
 from onward.ports.sink import Sink
 from onward.ports.source import Source
-from onward.ports.work import Batch, RunStart
+from onward.ports.work import Batch, RunStart, WorkStore
 from onward.sinks import formats
 from onward.sources.given import BY_POSITION as BY_POSITION
 from onward.sources.given import Given
+from onward.store.postgres.address import is_postgres, parse
 from onward.store.sqlite.connection import path_of
 from onward.store.sqlite.desk import SqliteDesk
 from onward.store.sqlite.in_memory import InMemoryStore
@@ -51,24 +52,34 @@ def store_url(job: Job | None, given: str | None) -> str:
 
 
 def shown_place(url: str) -> str:
-    """The store's address as people are shown it."""
+    """The store's address as people are shown it, passwords masked."""
+    if is_postgres(url):
+        return parse(url).shown
     file = _file_of(url)
     return str(file) if file else "sqlite:// (in memory)"
 
 
 def is_in_memory(url: str | None) -> bool:
     """Whether a store is one that ends with its run; `url` as it was given, if it was."""
-    return url is not None and path_of(url) is None
+    return url is not None and not is_postgres(url) and path_of(url) is None
 
 
 def is_there(url: str) -> bool:
-    """Whether there is a store that can be asked."""
+    """Whether there is a store that can be asked. Raises StoreError where its server does not answer."""
+    if is_postgres(url):
+        try:
+            open_desk(url).close()
+        except StoreMissing:
+            return False
+        return True
     file = _file_of(url)
     return file is not None and file.exists()
 
 
 def settled(url: str) -> str:
     """The same store's address, whatever becomes of the current folder."""
+    if is_postgres(url):
+        return url
     file = _file_of(url)
     return str(file) if file else url
 
@@ -81,6 +92,8 @@ def _file_of(url: str) -> Path | None:
 
 def is_of_store(out: Path, url: str) -> bool:
     """Whether a file is the store or lies beside it as a part of it."""
+    if is_postgres(url):
+        return False
     path = path_of(url)
     if path is None:
         return False
@@ -88,10 +101,23 @@ def is_of_store(out: Path, url: str) -> bool:
     return out.resolve() in [place.with_name(place.name + name) for name in names]
 
 
-def open_work(
-    url: str, create: bool, store_inputs: bool, waits: Callable[[str], None] | None = None
-) -> SqliteWorkStore:
+def open_work(url: str, create: bool, store_inputs: bool, waits: Callable[[str], None] | None = None) -> WorkStore:
+    """Raises StoreError, and UsageError where what it takes is not installed."""
+    if is_postgres(url):
+        with _installed():
+            from onward.store.postgres.work import PostgresWorkStore
+        return PostgresWorkStore(parse(url), SystemClock(), _lease(), create, store_inputs, waits)
     return SqliteWorkStore(_file_of(url), SystemClock(), _lease(), create, store_inputs, waits)
+
+
+@contextlib.contextmanager
+def _installed() -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(
+            f"a store at postgresql:// needs psycopg 3 ({error}): pip install 'onward[postgres]'"
+        ) from error
 
 
 def _lease() -> float:
@@ -107,6 +133,10 @@ def _lease() -> float:
 
 def open_desk(url: str) -> Desk:
     """Where people ask about what is in a store and decide. Raises StoreMissing."""
+    if is_postgres(url):
+        with _installed():
+            from onward.store.postgres.desk import PostgresDesk
+        return PostgresDesk(parse(url), SystemClock())
     file = _file_of(url)
     if file is None:
         raise UsageError("a store in memory ends with its run: there is nothing to ask about")

@@ -657,6 +657,7 @@ def test_after_a_reboot_the_wall_clock_has_to_do(bench: Bench) -> None:
 
 
 def test_after_a_reboot_with_its_clock_set_back_the_time_of_an_intent_begins_anew(bench: Bench) -> None:
+    bench.needs_one_host()
     """Its age is known to nobody: it may land as if it was just sent, and its key may be forgotten."""
     run = bench.start("k")
     (one,) = claim(bench, run)

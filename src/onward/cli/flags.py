@@ -105,7 +105,7 @@ class Command(NamedTuple):
 
 
 DEBUG = Flag("--debug", "debug", "Show tracebacks.")
-_STORE = Flag("--store", "store", "Path or sqlite:///…; else .onward/onward.db by the job.", "URL")
+_STORE = Flag("--store", "store", "Path, sqlite:///… or postgresql://…; else .onward/onward.db by the job.", "URL")
 _JOB_NAME = Flag("--job", "job_name", "With --store, instead of JOB: the job's name.", "NAME")
 _INSTANCE = Flag("--instance", "instance", "The instance's name.", "NAME")
 _PARAM = Flag("--param", "params", "A param of the job; repeatable.", "NAME=VALUE", short="-p", many=True)
@@ -155,7 +155,7 @@ _PROMPT = (
     Flag("--delimiter", "delimiter", "Between the cells of a CSV file.", "CHAR"),
     Flag("--encoding", "encoding", "Of a CSV file, where it is not UTF-8: cp1252.", "NAME"),
     *(flag for flag in _RUN if flag.name not in ("--budget", "--store", "--param")),
-    _STORE._replace(help="Path or sqlite:///…; else .onward/onward.db by INPUT."),
+    _STORE._replace(help="Path, sqlite:///… or postgresql://…; else .onward/onward.db by INPUT."),
     Flag("--param", "params", "A prompt's job takes none.", "NAME=VALUE", short="-p", many=True),
 )  # fmt: skip
 ABOUT = (_STORE, _JOB_NAME, _INSTANCE, _PARAM, DEBUG)

@@ -179,7 +179,7 @@ def _apply(connection: Connection, address: Address, number: int, script: str) -
         connection.execute(ALONE, [address.lock_class, MIGRATING])
         version = schema_version(connection, address)
         if version is not None and version >= number:  # another process was faster
-            connection.execute("ROLLBACK")
+            connection.execute("ROLLBACK", prepare=False)
             return version, False
         if version is None:
             _make_schema(connection, address)
@@ -214,7 +214,7 @@ def roll_back(connection: Connection) -> None:
         return
     try:
         if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-            connection.execute("ROLLBACK")
+            connection.execute("ROLLBACK", prepare=False)
     except psycopg.Error:
         with contextlib.suppress(psycopg.Error):
             connection.close()

@@ -52,18 +52,27 @@ class Line:
         self._batch = 0
         self.offset = 0.0
         self._reading: PostgresTransaction | None = None
+        self._schema = connections.newest()
         with self.explained(StoreError):
-            self._connection = connections.patiently(
-                lambda: connections.connect(address), address, waits, connections.OPENING
+            self._connection = self._open(create)
+
+    def _open(self, create: bool) -> Connection:
+        """A connection to a store that is there, checked, up to date, and knows its writer."""
+        tries = _Tries()
+        self.new = False
+        while True:
+            opened = connections.patiently(
+                lambda: connections.connect(self.address), self.address, self._waits, connections.OPENING
             )
             try:
-                self._synchronous = connections.check(self._connection, address, waits)
-                self.new = connections.migrate(self._connection, address, create)
-                self._schema = connections.newest()
-                self._sign_in()
-            except BaseException:
-                self._connection.close()
-                raise
+                self._synchronous = connections.check(opened, self.address, self._waits)
+                self.new = connections.migrate(opened, self.address, create) or self.new
+                self._sign_in(opened)
+                return opened
+            except BaseException as error:
+                opened.close()
+                if not (isinstance(error, psycopg.Error) and words.is_lost(error) and tries.once_more()):
+                    raise
 
     @contextlib.contextmanager
     def explained(self, kind: Callable[[str], Exception] | None = None) -> Iterator[None]:
@@ -118,7 +127,7 @@ class Line:
                 connections.roll_back(self._connection)
                 raise
             try:
-                done = self._connection.execute("COMMIT").statusmessage
+                done = self._connection.execute("COMMIT", prepare=False).statusmessage
             except psycopg.Error as error:
                 self._undo(error)
                 if words.is_lost(error) and self._was_made():
@@ -147,7 +156,7 @@ class Line:
             raise connections.changed_meanwhile()
         if batch is None:  # somebody has tidied it away
             connections.roll_back(self._connection)
-            self._sign_in()
+            self._sign_in(self._connection)
             return self._begin(locks)
         return self._transaction(moment, began)
 
@@ -160,13 +169,14 @@ class Line:
         self.offset = offset
         return PostgresTransaction(self._connection, moment, offset, self.address.lock_class)
 
-    def _sign_in(self) -> None:
+    def _sign_in(self, connection: Connection) -> None:
         """The row by which it is told what became of a commit; rows of writers that are long gone go."""
-        self._connection.execute(
+        connection.execute(
             (
                 connections.beginning(self.address, "READ COMMITTED", self._synchronous)
                 + f"DELETE FROM writers WHERE opened < moment() - {OLD_WRITERS};"
-                + f"INSERT INTO writers (id, batch, opened) VALUES ('{self._writer}', 0, moment());"
+                + f"INSERT INTO writers (id, batch, opened) VALUES ('{self._writer}', 0, moment())"
+                + " ON CONFLICT DO NOTHING;"
                 + "COMMIT"
             ).encode()
         )

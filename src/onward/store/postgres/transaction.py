@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ OWN = {name: statements.compiled(sql) for name, sql in load(statements.PACKAGE, 
 ALONE = "SELECT pg_advisory_xact_lock($1::int, $2::int)"
 
 Connection = psycopg.Connection[Row]
+_numbers = itertools.count(1)
 
 
 class PostgresTransaction:
@@ -49,7 +51,7 @@ class PostgresTransaction:
 
     def stream(self, block: str, bindings: Mapping[str, Any]) -> Generator[Row]:
         statement = self._sql[block]
-        with psycopg.RawServerCursor(self._connection, f"listed_{id(bindings)}") as cursor:
+        with psycopg.RawServerCursor(self._connection, f"listed_{next(_numbers)}") as cursor:
             cursor.itersize = AT_ONCE
             cursor.execute(statement.text, _parameters(statement, bindings))
             for row in cursor:

@@ -1,0 +1,256 @@
+"""Changes are made once or not at all, whatever becomes of connections, backends and answers in mid-commit."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from postgres_stores import PostgresStores
+from store_conformance import Bench, advanced, finished, records
+
+from helpers import postgres
+from helpers.cutting import Cut, Cutter
+from onward.clock import SystemClock
+from onward.errors import StoreWriteError
+from onward.model import State
+from onward.ports.work import Batch, ClaimWish
+from onward.store.postgres import connection as connections
+from onward.store.postgres.address import parse
+from onward.store.postgres.line import Line
+from onward.store.postgres.work import PostgresWorkStore
+
+STEPS = 12
+
+
+@pytest.fixture
+def stores(database: str) -> Iterator[PostgresStores]:
+    made = PostgresStores(database, "onward_commits")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def bench(stores: PostgresStores) -> Bench:
+    return Bench(stores)
+
+
+def through(cutter: Cutter, stores: PostgresStores) -> PostgresWorkStore:
+    """A store whose connections pass the proxy."""
+    parts = urlsplit(stores.address.settled)
+    place = f"{parts.username}@127.0.0.1:{cutter.port}"
+    return PostgresWorkStore(parse(parts._replace(netloc=place).geturl()), stores.clock, 30.0)
+
+
+def cutter_at(stores: PostgresStores, when: Callable[[], Cut]) -> Cutter:
+    parts = urlsplit(stores.address.settled)
+    assert parts.hostname is not None and parts.port is not None
+    return Cutter(parts.hostname, parts.port, when)
+
+
+@pytest.mark.parametrize("how", ["before", "after", "in mid-answer"])
+def test_a_commit_without_an_answer_is_made_once(bench: Bench, stores: PostgresStores, how: Cut) -> None:
+    cuts: list[Cut] = []
+    cutter = cutter_at(stores, lambda: cuts.pop() if cuts else None)
+    bench.store.store.close()
+    bench.store = bench.open()
+    store = through(cutter, stores)
+    run = bench.start("a", "b")
+    own = bench.begin(store).run
+    for key in ("a", "b"):
+        cuts.append(how)
+        (one,) = store.write(own, Batch(wishes=[ClaimWish(1, 100)])).claimed[0]
+        assert one.key == f'"{key}"'
+        cuts.append(how)
+        assert store.write(own, Batch(facts=[finished(one)])).lost == set()
+    assert cutter.cuts == 4
+    assert bench.states() == {"succeeded": 2}
+    assert [bench.row(key)["fence"] for key in "ab"] == [1, 1]
+    bench.store.counts(1)
+    bench.store.end_run(run, 0, "done")
+    store.close()
+    cutter.close()
+
+
+def test_many_cuts_at_random(bench: Bench, stores: PostgresStores, request: pytest.FixtureRequest) -> None:
+    draw = random.Random(7)
+    cutter = cutter_at(stores, lambda: draw.choice(["before", "after", "in mid-answer", None]))
+    store = through(cutter, stores)
+    bench.start(*range(STEPS))
+    own = bench.begin(store).run
+    seen: dict[str, int] = {}
+    while claimed := store.write(own, Batch(wishes=[ClaimWish(3, 1000)])).claimed[0]:
+        for one in claimed:
+            seen[one.key] = seen.get(one.key, 0) + 1
+        assert store.write(own, Batch(facts=[advanced(one) for one in claimed])).lost == set()
+        assert store.write(own, Batch(facts=[finished(one) for one in claimed])).lost == set()
+    assert cutter.cuts > STEPS / 3
+    assert set(seen.values()) == {1}
+    assert bench.states() == {"succeeded": STEPS}
+    bench.store.pauses(1)
+    store.close()
+    cutter.close()
+
+
+def killed_backend(stores: PostgresStores, own: int) -> None:
+    stores.connection.execute("SELECT pg_terminate_backend(%s)", [own])
+
+
+def test_a_backend_that_dies_in_mid_change_leaves_nothing_and_the_change_is_made_again(
+    bench: Bench, stores: PostgresStores
+) -> None:
+    run = bench.start("k")
+    line = bench.store.store._line
+    tries = []
+
+    def make(transaction: Any) -> int:
+        transaction.execute("note_stop", {"run": run, "reason": "told"})
+        tries.append(line._connection.info.backend_pid)
+        if len(tries) == 1:
+            killed_backend(stores, tries[0])
+        return transaction.execute("note_pace", {"run": run, "pace": "[]"})
+
+    assert line.change(make, []) == 1
+    assert len(set(tries)) == 2
+    assert bench.stores.run_row(run)["told"] == "told"
+
+
+@pytest.mark.parametrize("state", ["40001", "40P01"])
+def test_what_the_database_undid_is_made_again_as_a_whole(bench: Bench, state: str) -> None:
+    run = bench.start("k")
+    (one,) = bench.claim(run)
+    line = bench.store.store._line
+    bench.stores.connection.execute(
+        f"""CREATE OR REPLACE FUNCTION fails_once() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF nextval('fails') < 3 THEN RAISE 'no' USING ERRCODE = '{state}'; END IF; RETURN NEW; END $$"""
+    )
+    bench.stores.connection.execute("CREATE SEQUENCE fails")
+    bench.stores.connection.execute(
+        "CREATE CONSTRAINT TRIGGER fails AFTER INSERT ON checkpoints DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION fails_once()"
+    )
+    try:
+        before = line._batch
+        assert bench.state(run, finished(one)) == set()
+        assert line._batch >= before + 3
+    finally:
+        bench.stores.connection.execute("DROP TRIGGER fails ON checkpoints; DROP SEQUENCE fails")
+    assert bench.states() == {"succeeded": 1}
+
+
+def test_a_stopped_process_in_mid_change_holds_up_others_for_seconds_only(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 1)
+    run = bench.start("a", "b")
+    other = bench.another()
+    second = bench.begin(other).run
+    line = bench.store.store._line
+    tries = []
+
+    def sleeps(transaction: Any) -> int:
+        tries.append(1)
+        if len(tries) == 1:
+            time.sleep(3.0)
+        return transaction.execute("note_pace", {"run": run, "pace": "[]"})
+
+    from onward.store.postgres.line import LEDGER, Lock
+
+    slow = threading.Thread(target=line.change, args=(sleeps, [(LEDGER, Lock.ALONE), (1, Lock.ALONE)]))
+    slow.start()
+    while not tries:
+        time.sleep(0.01)
+    assert len(bench.claim(second, 1, other)) == 1
+    slow.join(60)
+    assert len(tries) == 2, "what it had begun was undone, and made again"
+
+
+def test_the_row_of_a_writer_that_was_tidied_away_is_made_anew(bench: Bench) -> None:
+    run = bench.start("k")
+    bench.stores.connection.execute("DELETE FROM writers")
+    assert len(bench.claim(run)) == 1
+
+
+def test_many_runs_in_threads_share_the_records_and_the_counters_hold(bench: Bench, stores: PostgresStores) -> None:
+    keys = range(300)
+    bench.start(*keys)
+    done: list[str] = []
+    faults: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            store = PostgresWorkStore(stores.address, SystemClock(), 30.0)
+            run = bench.begin(store).run
+            while claimed := store.write(run, Batch(wishes=[ClaimWish(7, 10_000)])).claimed[0]:
+                facts = [advanced(one) for one in claimed]
+                assert store.write(run, Batch(facts=facts)).lost == set()
+                again = [finished(one) for one in claimed]
+                assert store.write(run, Batch(facts=again)).lost == set()
+                done.extend(one.key for one in claimed)
+            store.end_run(run, 0, "done")
+            store.close()
+        except BaseException as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(120)
+    assert not faults
+    assert sorted(done) == sorted(str(key) for key in keys)
+    assert bench.states() == {"succeeded": 300}
+    bench.store.pauses(1)
+
+
+def test_an_old_answer_is_not_taken_for_a_new_one(stores: PostgresStores) -> None:
+    """The row tells of the last change alone."""
+    line = Line(stores.address, stores.clock)
+    line.change(lambda transaction: 1, [])
+    assert line._was_made()
+    line._batch += 1
+    assert not line._was_made()
+    line.close()
+
+
+def test_a_database_that_is_full_says_so(bench: Bench) -> None:
+    run = bench.start("k")
+    line = bench.store.store._line
+
+    def make(transaction: Any) -> None:
+        line._connection.execute("DO $$ BEGIN RAISE 'disk' USING ERRCODE = '53100'; END $$")
+
+    with pytest.raises(StoreWriteError, match="no space left on the disk of postgresql://"), line.explained():
+        line.change(make, [])
+    assert bench.store.counts(1).states[State.PENDING] == 1
+    assert len(bench.claim(run)) == 1
+    assert records("k")
+
+
+def test_a_postmaster_that_is_killed_in_mid_work_comes_back_with_all_that_was_told() -> None:
+    try:
+        with postgres.server() as own:
+            stores = PostgresStores(own.url, "onward_killed")
+            bench = Bench(stores)
+            store = bench.store.store
+            run = bench.start(*range(40))
+            told = 0
+            for number in range(4):
+                claimed = store.write(run, Batch(wishes=[ClaimWish(5, 1000)])).claimed[0]
+                if number in (1, 2):
+                    own.kill() if number == 1 else own.stop(postgres.signal.SIGQUIT)
+                    threading.Timer(1.0, own.start).start()
+                assert store.write(run, Batch(facts=[finished(one) for one in claimed])).lost == set()
+                told += len(claimed)
+            with psycopg.connect(stores.address.server) as looking:
+                row = looking.execute("SELECT count(*) FROM onward_killed.records WHERE state = 'succeeded'").fetchone()
+            assert row == (told,)
+            assert store.counts(1).states[State.SUCCEEDED] == told
+            store.close()
+    except postgres.NoServer as error:
+        pytest.skip(str(error))
