@@ -1,0 +1,87 @@
+"""A worker whose clock is wrong: what is stored is by the server's clock, what it is told is by its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from postgres_stores import PostgresStores
+from store_conformance import LEASE, Bench, retried
+from test_store_ledger import begin, claim, entry_of, going_on, intent, met, unconfirmed
+
+from clocks import HandClock
+from onward.model import EntryState
+from onward.ports.work import Batch, ClaimWish, GateStanding
+from onward.store.postgres.work import PostgresWorkStore
+
+
+@pytest.fixture
+def bench(database: str) -> Iterator[Bench]:
+    made = PostgresStores(database, "onward_clocks")
+    yield Bench(made)
+    made.close()
+
+
+@pytest.fixture(params=[300.0, -300.0])
+def off(request: pytest.FixtureRequest, bench: Bench) -> float:
+    """The worker's clock is so many seconds ahead."""
+    bench.clock.jump(request.param)
+    return float(request.param)
+
+
+def test_back_offs_end_by_the_servers_clock(bench: Bench, off: float) -> None:
+    run = bench.start("k")
+    (one,) = bench.claim(run)
+    bench.state(run, retried(one, bench.clock.now() + 20))
+    assert bench.row("k")["not_before"] == bench.stores.clock.moment + 20
+    outcome = bench.write(run, wishes=[ClaimWish(1, 1)])
+    assert (outcome.claimed, outcome.next_due) == ([[]], bench.clock.now() + 20)
+    bench.clock.pass_time(20)
+    assert len(bench.claim(run)) == 1
+
+
+def test_a_worker_with_another_clock_takes_it_up_at_the_same_time(bench: Bench, off: float) -> None:
+    run = bench.start("k")
+    (one,) = bench.claim(run)
+    bench.state(run, retried(one, bench.clock.now() + 20))
+    right = PostgresWorkStore(bench.stores.address, HandClock(bench.stores.clock.moment), LEASE)
+    own = bench.begin(right).run
+    outcome = right.write(own, Batch(wishes=[ClaimWish(1, 1)]))
+    assert (outcome.claimed, outcome.next_due) == ([[]], bench.stores.clock.moment + 20)
+    right.close()
+
+
+def test_leases_are_none_of_its_business(bench: Bench, off: float) -> None:
+    run = bench.start("k")
+    assert bench.begin().others == 1
+    assert bench.stores.run_row(run)["lease_until"] == bench.stores.clock.moment + LEASE
+
+
+def test_entries_are_told_by_the_workers_clock(bench: Bench, off: float) -> None:
+    run = bench.start("k")
+    (one,) = claim(bench, run)
+    (told,) = met(bench, run, intent(one))
+    assert (told.entry.intended_at, told.entry.first_at) == (bench.clock.now(), bench.clock.now())
+    made = bench.clock.now()
+    bench.clock.pass_time(10)
+    fact = unconfirmed(one, EntryState.UNKNOWN)
+    fact.effect.ask_at = fact.not_before = bench.clock.now() + 5
+    bench.state(run, fact)
+    assert bench.row("k")["not_before"] == bench.stores.clock.moment + 5
+    assert bench.store.answers_by_gate(run) == {None: bench.clock.now() + 5}
+    bench.clock.pass_time(5)
+    (again,) = claim(bench, run)
+    entry = entry_of(again)
+    assert (entry.intended_at, entry.ask_at, entry.ended_at) == (made, bench.clock.now(), bench.clock.now() - 5)
+    bench.state(run, going_on(again, EntryState.SENT))
+    bench.clock.pass_time(1)
+    bench.die(run)
+    (again,) = claim(bench, begin(bench))
+    assert entry_of(again).sent_at == bench.clock.now() - 1
+
+
+def test_gates_are_shut_until_the_same_moment(bench: Bench, off: float) -> None:
+    run = bench.start("k")
+    bench.store.note_gates(run, [GateStanding('["g", 1]', "hours", bench.clock.now() + 60)], [])
+    (row,) = bench.stores.query("SELECT until FROM gates")
+    assert row["until"] == bench.stores.clock.moment + 60
