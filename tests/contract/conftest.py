@@ -17,16 +17,6 @@ from helpers import postgres  # noqa: E402
 SCHEMA = postgres.new_schema()
 
 
-@pytest.fixture(scope="session")
-def database() -> Iterator[str]:
-    """The address of a PostgreSQL server."""
-    try:
-        with postgres.database() as url:
-            yield url
-    except postgres.NoServer as error:
-        pytest.skip(str(error))
-
-
 @pytest.fixture(params=["sqlite file", "sqlite in memory", "postgres"])
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
     if request.param == "postgres":

@@ -379,3 +379,13 @@ def test_failures_counted_afresh_are_not_counted_twice_in_one_batch(bench: Bench
     ]
     bench.write(run, facts=[failed(new, Kind.REJECTED)], blocks=blocks)
     assert bench.store.counts(1).failures == {("a", "rejected"): 1, (None, "invalid"): 2}
+
+
+def test_a_rerun_takes_what_other_versions_finish_after_it_began(bench: Bench) -> None:
+    run = bench.start("a", "b")
+    ended(bench, run, "a")
+    desk = bench.stores.desk()
+    act = desk._act(1, Choice("rerun", "clerk", {"a": "1", "b": "1"}, step="a"))
+    ended(bench, run, "b", lineage=(("a", "9"), ("b", "1")))
+    assert act.decide().count == 2
+    assert bench.states() == {"pending": 2}

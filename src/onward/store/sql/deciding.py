@@ -166,7 +166,7 @@ class Act:
         choice = self.choice
         transitions.require(State.SUCCEEDED, State.PENDING)
         rows = change.rows("matching_finished", ids, named=int(choice.records is not None), kind=choice.kind)
-        begun = [(row, self._begin(row)) for row in rows]
+        begun = [(row, self._begin(change, row)) for row in rows]
         chosen = [(row, step) for row, step in begun if step is not None]
         self._pass_over(change, ids, [row for row, _ in chosen], decided)
         decided.count += len(chosen)
@@ -187,12 +187,19 @@ class Act:
             change, [[row[0], step, f"{reason}, its input has changed" if row[5] else reason] for row, step in chosen]
         )
 
-    def _begin(self, row: tuple[Any, ...]) -> str | None:
+    def _made(self, change: Change, lineage: int) -> Lineage:
+        """What made a finished record, also where it was finished after the act began."""
+        if lineage not in self.lineages:
+            versions, skipped = change.rows("lineage", lineage=lineage)[0]
+            self.lineages[lineage] = dict(orjson.loads(versions)), skipped
+        return self.lineages[lineage]
+
+    def _begin(self, change: Change, row: tuple[Any, ...]) -> str | None:
         """The step at which the record's new generation begins; None where the choice does not mean it."""
         _, _, _, state, lineage, changed, step, checkpoints = row
         choice = self.choice
         if state == State.SUCCEEDED:
-            made_by, skipped = self.lineages[lineage]
+            made_by, skipped = self._made(change, lineage)
             if not self._wants(made_by, skipped, bool(changed)):
                 return None
             return rerun_from(made_by, skipped, choice.today, bool(changed), choice.step)
@@ -208,7 +215,7 @@ class Act:
             if vanished:
                 continue
             change.count("lineage_changed" if changed else "lineage", str(lineage), -1)
-            skipped = self.lineages[lineage][1]
+            skipped = self._made(change, lineage)[1]
             if skipped is not None:
                 change.count("skipped", skipped, -1)
 
