@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
 from postgres_stores import PostgresStores
 from store_conformance import LEASE, Bench, retried
-from test_store_ledger import begin, claim, entry_of, going_on, intent, met, unconfirmed
+from test_store_ledger import FILING, begin, claim, entry_of, going_on, intent, met, unconfirmed
 
 from clocks import HandClock
 from onward.model import EntryState
@@ -85,3 +86,25 @@ def test_gates_are_shut_until_the_same_moment(bench: Bench, off: float) -> None:
     bench.store.note_gates(run, [GateStanding('["g", 1]', "hours", bench.clock.now() + 60)], [])
     (row,) = bench.stores.query("SELECT until FROM gates")
     assert row["until"] == bench.stores.clock.moment + 60
+
+
+def test_a_run_that_has_ended_shows_that_its_calls_go_on(bench: Bench) -> None:
+    bench.store.store._sending._lease = 0.3
+    for key in ("a", "b"):  # and again, once none was left
+        run = bench.start("a", "b", effects=((FILING, ()),))
+        (one,) = claim(bench, run, only=(bench.row(key)["id"],))
+        met(bench, run, intent(one, f"ow1-{key}"))
+        bench.store.end_run(run, 3, "stopped")
+        assert bench.row(key)["hold"] == "sending"
+        bench.clock.pass_time(LEASE + 1)
+        until = time.monotonic() + 30
+        while bench.stores.run_row(run)["lease_until"] <= bench.stores.clock.moment:
+            assert time.monotonic() < until, "nobody renews it"
+            time.sleep(0.05)
+        second = begin(bench)
+        asked = {"only": (bench.row(key)["id"],)}
+        assert claim(bench, second, **asked) == [], "its call may go on"
+        bench.store.sends_ended(run)
+        bench.store.take_over(second)
+        assert len(claim(bench, second, **asked)) == 1
+        bench.store.end_run(second, 3, "stopped")

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
+from urllib.parse import urlsplit
 
 NOBODY = "nobody"
 STARTS_WITHIN = 60.0
@@ -157,3 +158,43 @@ def in_schema(url: str, schema: str) -> str:
 
 def new_schema() -> str:
     return f"onward_{uuid.uuid4().hex[:12]}"
+
+
+@contextlib.contextmanager
+def pooler(url: str, mode: str = "transaction", size: int = 2) -> Iterator[str]:
+    """The same server by way of PgBouncer: from PATH, or what ONWARD_TEST_PGBOUNCER names. Raises NoServer."""
+    program = os.environ.get("ONWARD_TEST_PGBOUNCER") or shutil.which("pgbouncer")
+    if program is None:
+        raise NoServer("no PgBouncer: apt-get install pgbouncer, or set ONWARD_TEST_PGBOUNCER")
+    parts = urlsplit(url)
+    folder = Path(tempfile.mkdtemp(prefix="onward-pgbouncer-"))
+    port = free_port()
+    try:
+        (folder / "users").write_text(f'"{parts.username or "postgres"}" "{parts.password or ""}"\n')
+        (folder / "ini").write_text(
+            f"[databases]\n* = host={parts.hostname} port={parts.port or 5432}\n[pgbouncer]\nlisten_addr=127.0.0.1\n"
+            f"listen_port={port}\nauth_type=trust\nauth_file={folder}/users\npool_mode={mode}\n"
+            f"default_pool_size={size}\nunix_socket_dir=\nmax_client_conn=100\n"
+        )
+        folder.chmod(0o755)
+        if os.geteuid() == 0:
+            for path in (folder, *folder.iterdir()):
+                shutil.chown(path, NOBODY)
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen([program, str(folder / "ini")], stdout=log, stderr=log, **_as_nobody())
+        try:
+            until = time.monotonic() + STARTS_WITHIN
+            while process.poll() is None and time.monotonic() < until:
+                with socket.socket() as trying:
+                    if trying.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                time.sleep(0.05)
+            else:
+                raise NoServer(f"PgBouncer does not start: {(folder / 'log').read_text('utf-8', 'replace')[-1000:]}")
+            who = parts.netloc.rpartition("@")[0]
+            yield parts._replace(netloc=f"{who}{who and '@'}127.0.0.1:{port}").geturl()
+        finally:
+            process.kill()
+            process.wait(30)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -103,6 +103,8 @@ def check(connection: Connection, address: Address, waits: Callable[[str], None]
         raise StoreError(
             f"the database of {address.shown} is not encoded in UTF8; make one: CREATE DATABASE … ENCODING 'UTF8'"
         )
+    connection.execute("BEGIN", prepare=False)  # a pooler may allow no transactions
+    connection.execute("ROLLBACK", prepare=False)
     synchronous = str(_single(connection, "SHOW synchronous_commit"))
     if synchronous == "off":
         raise StoreError(

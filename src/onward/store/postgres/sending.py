@@ -21,15 +21,14 @@ class Sending:
         self._lease = lease
         self._runs: set[int] = set()
         self._guard = threading.Lock()
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._over: threading.Event | None = None
 
     def begin(self, run: int) -> None:
         with self._guard:
             self._runs.add(run)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._renew, name="onward-sending", daemon=True)
-                self._thread.start()
+            if self._over is None:
+                self._over = threading.Event()
+                threading.Thread(target=self._renew, args=(self._over,), name="onward-sending", daemon=True).start()
 
     def end(self, run: int) -> None:
         """Its calls have ended; may be called from any thread."""
@@ -37,12 +36,13 @@ class Sending:
             if run not in self._runs:
                 return
             self._runs.discard(run)
-            if not self._runs:
+            if not self._runs and self._over is not None:
                 self._over.set()
+                self._over = None
         self._tell("sends_ended", run)
 
-    def _renew(self) -> None:
-        while not self._over.wait(self._lease / 3):
+    def _renew(self, over: threading.Event) -> None:
+        while not over.wait(self._lease / 3):
             with self._guard:
                 runs = list(self._runs)
             for run in runs:

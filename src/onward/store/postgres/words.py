@@ -32,6 +32,7 @@ _REFUSED = (
     ("permission denied for database", "the user may not use this database"),
     ("no such user", "the pooler does not know the user"),
     ("no such database", "the pooler does not know the database"),
+    ("statement pooling mode", "its pooler allows no transactions: set pool_mode to transaction or session"),
 )
 
 
@@ -48,9 +49,9 @@ def refusal(error: psycopg.Error) -> str | None:
         return _REFUSED[0][1]
     if isinstance(error, errors.InvalidCatalogName):
         return "there is no such database"
-    if error.sqlstate is not None:
-        return None
     said = str(error)
+    if error.sqlstate is not None and "pooling mode" not in said:
+        return None
     return next((why for sign, why in _REFUSED if sign in said), None)
 
 
@@ -61,7 +62,7 @@ def explain(
     place = address.shown
     why = refusal(error)
     if why is not None:
-        return StoreError(f"cannot log in at {place}: {why}")
+        return StoreError(f"{place} does not let us in: {why}")
     if is_lost(error):
         return kind(f"{place} cannot be reached ({_first_line(error)}); {AGAIN}")
     if isinstance(error, errors.InsufficientPrivilege):
