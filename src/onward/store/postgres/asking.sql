@@ -14,7 +14,7 @@ FROM runs WHERE instance = :instance ORDER BY id
 -- name: back_off
 SELECT count(*), min(not_before) FROM records
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND coalesce(hold, '') = ''
-  AND not_before > :now
+  AND not_before > 0 AND not_before > :now
 
 -- name: standings
 SELECT gate, whole, reason, until, run FROM gates WHERE instance = :instance ORDER BY gate, run DESC

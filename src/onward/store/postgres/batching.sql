@@ -58,7 +58,7 @@ WHERE b.id = ANY (ids(:rows))
 -- name: release_batched
 UPDATE records SET hold = CASE WHEN deaths >= :to_suspect OR solo_deaths > 0 THEN 'suspect' END
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished IN (0, 1)
-  AND coalesce(hold, '') = 'batch'
+  AND hold = 'batch'
   AND NOT EXISTS (
     SELECT 1 FROM batch_waits w JOIN batched b ON b.instance = w.instance AND b.fingerprint = w.fingerprint
     WHERE w.record = records.id AND w.generation = records.generation AND b.answer IS NULL

@@ -9,7 +9,7 @@ WHERE instance = :instance AND state = 'succeeded' AND vanished = 0
   AND (:lineages IS NULL OR :changed = 1 AND input_changed = 1 OR lineage = ANY (ids(:lineages)))
 UNION ALL
 SELECT id FROM records
-WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND coalesce(hold, '') = 'stale'
+WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold = 'stale'
 
 -- name: count_finished
 SELECT count(*) FROM records

@@ -172,14 +172,14 @@ WHERE e.name = :name AND e.state IN ('intended', 'unknown', 'sent') AND i.job = 
 -- name: given_up_calls
 SELECT json_agg(DISTINCT e.run) FROM records r JOIN effects e ON e.record = r.id AND e.state = 'intended'
 WHERE r.state <> 'succeeded' AND r.instance = :instance AND r.state = 'unconfirmed' AND r.vanished IN (0, 1)
-  AND coalesce(r.hold, '') IN ('person', 'sending')
+  AND r.hold IN ('person', 'sending')
 
 -- name: given_up_calls_ended
 UPDATE effects SET ended_at = :now
 WHERE state = 'intended' AND run = ANY (ids(:rows)) AND record IN (
     SELECT id FROM records
     WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1)
-      AND coalesce(hold, '') IN ('person', 'sending'))
+      AND hold IN ('person', 'sending'))
 
 -- The process of a run that has died is gone, and with it the calls under its intents.
 -- name: calls_of_dead_ended
@@ -190,5 +190,5 @@ WHERE state = 'intended' AND run = :run AND record IN (
 -- name: ask_about_given_up
 UPDATE records SET hold = CASE WHEN deaths >= :to_suspect OR solo_deaths > 0 THEN 'suspect' END, not_before = 0
 WHERE state <> 'succeeded' AND instance = :instance AND state = 'unconfirmed' AND vanished IN (0, 1)
-  AND coalesce(hold, '') IN ('person', 'sending')
+  AND hold IN ('person', 'sending')
   AND EXISTS (SELECT 1 FROM effects e WHERE e.record = records.id AND e.state = 'intended' AND e.run = ANY (ids(:rows)))

@@ -21,7 +21,7 @@ SELECT EXISTS (SELECT 1 FROM runs WHERE instance = :instance AND ended IS NULL A
     OR EXISTS (SELECT 1 FROM records r JOIN effects e ON e.record = r.id AND e.state = 'intended'
                JOIN runs u ON u.id = e.run
                WHERE r.state <> 'succeeded' AND r.instance = :instance AND r.state = 'unconfirmed' AND r.vanished IN (0, 1)
-                 AND coalesce(r.hold, '') IN ('person', 'sending')
+                 AND r.hold IN ('person', 'sending')
                  AND NOT (u.lease_until > :now AND (u.ended IS NULL OR u.sending = 1)))
 
 -- Whether a change of what one run holds may touch what others hold, too.

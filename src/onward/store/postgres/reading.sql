@@ -16,7 +16,7 @@ WITH tried (id, generation) AS (
       AND state IN ('in_progress', 'failed', 'quarantined', 'unconfirmed')
     UNION ALL
     SELECT id, generation FROM records
-    WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND coalesce(hold, '') > ''
+    WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS NOT NULL
     UNION ALL
     SELECT id, generation FROM records
     WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND coalesce(hold, '') = ''

@@ -104,6 +104,10 @@ CREATE INDEX records_to_do ON records
     (instance, state, vanished, coalesce(hold, ''), brief(coalesce(gate, '')), not_before, rank, position)
 WHERE state <> 'succeeded';
 
+-- The few that are held back, and those that wait for a time.
+CREATE INDEX records_held ON records (instance, state, hold) WHERE state <> 'succeeded' AND hold IS NOT NULL;
+CREATE INDEX records_waiting ON records (instance, state, not_before) WHERE state <> 'succeeded' AND not_before > 0;
+
 -- What people have paused: a group by its name, or ('') all of the instance.
 CREATE TABLE pauses (
     instance bigint NOT NULL,
