@@ -79,7 +79,7 @@ class Bench:
         """The turn has come: `expected` is the call that is to be made; None: a fact instead."""
         fact = self.course.begin()
         assert (self.attempt.phase if fact is None else None) == expected
-        self.attempt.sending = expected == "send"
+        self.attempt.sending = self.attempt.begun = expected == "send"
         return fact
 
     def end(self, outcome: CallOutcome | None) -> Fact:
