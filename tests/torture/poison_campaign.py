@@ -49,8 +49,8 @@ FORMS = ("async", "sync", "process", "effect")
 FULL_RUNS = 3
 """Runs that fail until a record that always fails is set aside."""
 TIMEOUT, DEADLINE = 2.0, 1.0
-STAY = 2.5
-"""For longer than an effect's deadline and settling, so that what can be found out is."""
+STAY = 5.0
+"""For longer than several tries of an effect take to land, so that what can be found out is."""
 
 
 @dataclass

@@ -9,7 +9,7 @@ from job_files import EmptySource
 
 from onward.engine.attempt import Attempt
 from onward.engine.effects.course import PERSON, WAIT_FOR_OTHER, Course
-from onward.engine.outcomes import Answered, CallOutcome, EndedEarly, Prepared, Raised, Returned
+from onward.engine.outcomes import Answered, CallOutcome, EndedEarly, Prepared, Raised, Returned, TooLate
 from onward.job.job import Job
 from onward.model import Claimed, EffectFact, Entry, EntryState, Fact, Kind, Met, Retry, State, StoredOutput
 from onward.policy.attempts import History, decide
@@ -79,7 +79,7 @@ class Bench:
         """The turn has come: `expected` is the call that is to be made; None: a fact instead."""
         fact = self.course.begin()
         assert (self.attempt.phase if fact is None else None) == expected
-        self.attempt.sending = expected == "send"
+        self.attempt.sending = self.attempt.begun = expected == "send"
         return fact
 
     def end(self, outcome: CallOutcome | None) -> Fact:
@@ -363,6 +363,26 @@ def test_a_fatal_failure_of_a_second_send_stops_the_run_and_leaves_the_first_unk
 def test_a_second_send_that_is_answered_is_done(open_entry: Entry, declared: dict[str, Any]) -> None:
     fact = Bench(open_entry, **declared).call("send", Returned('{"no":7}'))
     assert said(fact) == ("succeeded", "confirmed")
+
+
+@pytest.mark.parametrize("open_entry", OPEN, ids=OPEN_IDS)
+def test_a_second_send_that_begins_too_late_leaves_the_first_unknown(open_entry: Entry) -> None:
+    """Its resources opened slowly: the far side may have forgotten the key meanwhile."""
+    bench = Bench(open_entry, keyed=True, expires=3600)
+    bench.begin("send")
+    assert bench.attempt.begin_by is not None
+    fact = bench.end(TooLate())
+    assert fact.state is State.UNCONFIRMED
+    assert fact.effect is None or fact.effect.state is UNKNOWN
+    assert not bench.attempt.sending
+
+
+def test_a_first_send_that_begins_too_late_is_intended_anew() -> None:
+    bench = Bench()
+    bench.intend()
+    bench.begin("send")
+    fact = bench.end(TooLate())
+    assert said(fact) == ("in_progress", "intended")
 
 
 # Taken up by another holder.

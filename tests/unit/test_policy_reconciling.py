@@ -15,11 +15,11 @@ ENTRY = Entry("report", "ow1-x", EntryState.UNKNOWN, "{}", "h", None, 1, 0, 7, f
 PROBED = Traits(has_probe=True, deadline=10.0, settle=5.0)
 
 
-@pytest.mark.parametrize("ask_at", [0.0, 115.0, 400.0, 4000.0])
+@pytest.mark.parametrize("ask_at", [0.0, 120.0, 400.0, 4000.0])
 def test_a_probe_is_asked_as_soon_as_nothing_can_land_any_more(ask_at: float) -> None:
     seen = asked_now(PROBED, replace(ENTRY, ask_at=ask_at))
-    assert next_act(PROBED, seen, 8, 114.9).what == "ask later"
-    assert next_act(PROBED, seen, 8, 130.0).what == "probe"
+    assert next_act(PROBED, seen, 8, 119.9).what == "ask later"
+    assert next_act(PROBED, seen, 8, 135.0).what == "probe"
 
 
 def test_where_a_call_ended_late_the_pause_after_it_holds() -> None:

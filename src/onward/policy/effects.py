@@ -176,7 +176,7 @@ def asked_now(traits: Traits, entry: Entry) -> Entry:
     if entry.state is EntryState.SENT:
         return replace(entry, ask_at=0.0)
     longest = _ends_within(traits, entry) + settles_within(traits, entry)
-    settled = entry.intended_at + 2 * longest  # calls are given up a deadline + settle late
+    settled = entry.intended_at + longest + traits.deadline + traits.settle  # calls are given up that much late
     return replace(entry, ask_at=min(entry.ask_at, settled))
 
 

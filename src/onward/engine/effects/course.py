@@ -162,7 +162,7 @@ class Course:
         entry, fence = self._held(), self.attempt.claimed.fence
         again = sends_again(entry, fence)
         if isinstance(outcome, TooLate):
-            return self._waits(self._about(entry, in_vain=False), entry) if again else self._intended_anew()
+            return self._waits(self._about(entry, in_vain=False)) if again else self._intended_anew()
         if outcome is None and not self.attempt.begun and not again:
             self.attempt.sending = False
             return self.attempt.given_back("the run stopped before the step was called")
