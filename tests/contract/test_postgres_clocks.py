@@ -11,14 +11,17 @@ from store_conformance import LEASE, Bench, retried
 from test_store_ledger import FILING, begin, claim, entry_of, going_on, intent, met, unconfirmed
 
 from clocks import HandClock
+from helpers import postgres
 from onward.model import EntryState
 from onward.ports.work import Batch, ClaimWish, GateStanding
 from onward.store.postgres.work import PostgresWorkStore
 
+SCHEMA = postgres.new_schema()
+
 
 @pytest.fixture
 def bench(database: str) -> Iterator[Bench]:
-    made = PostgresStores(database, "onward_clocks")
+    made = PostgresStores(database, SCHEMA)
     yield Bench(made)
     made.close()
 

@@ -26,11 +26,12 @@ from onward.store.postgres.line import Line
 from onward.store.postgres.work import PostgresWorkStore
 
 STEPS = 12
+SCHEMA = postgres.new_schema()
 
 
 @pytest.fixture
 def stores(database: str) -> Iterator[PostgresStores]:
-    made = PostgresStores(database, "onward_commits")
+    made = PostgresStores(database, SCHEMA)
     yield made
     made.close()
 

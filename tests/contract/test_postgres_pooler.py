@@ -19,7 +19,7 @@ from onward.store.postgres.address import parse
 from onward.store.postgres.desk import PostgresDesk
 from onward.store.postgres.work import PostgresWorkStore
 
-SCHEMA = "onward_pooled"
+SCHEMA = postgres.new_schema()
 RECORDS = 120
 
 

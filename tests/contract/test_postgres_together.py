@@ -13,6 +13,7 @@ from postgres_stores import PostgresStores
 from store_conformance import Bench, fact, failed, finished
 from test_store_ledger import FILING, about, intent
 
+from helpers import postgres
 from onward.clock import SystemClock
 from onward.codec import canonical_key
 from onward.model import Claimed, EntryState, Fact, State
@@ -20,11 +21,12 @@ from onward.ports.work import Batch, ClaimWish
 from onward.store.postgres.work import PostgresWorkStore
 
 OBLIGATIONS = 60
+SCHEMA = postgres.new_schema()
 
 
 @pytest.fixture
 def stores(database: str) -> Iterator[PostgresStores]:
-    made = PostgresStores(database, "onward_together")
+    made = PostgresStores(database, SCHEMA)
     yield made
     made.close()
 

@@ -145,7 +145,10 @@ def database() -> Iterator[str]:
     """The address of a server for this session. Raises NoServer."""
     given = os.environ.get("ONWARD_TEST_POSTGRES")
     if given:
-        yield given
+        try:
+            yield given
+        finally:
+            _drop(given)
         return
     with server(CARELESS) as own:
         yield own.url
@@ -156,8 +159,21 @@ def in_schema(url: str, schema: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}schema={schema}"
 
 
+_made: list[str] = []
+
+
 def new_schema() -> str:
-    return f"onward_{uuid.uuid4().hex[:12]}"
+    """A name that nobody else has; on a server that is there already its schema goes with the session."""
+    _made.append(f"onward_{uuid.uuid4().hex[:12]}")
+    return _made[-1]
+
+
+def _drop(url: str) -> None:
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as own:
+        for schema in _made:
+            own.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
 
 @contextlib.contextmanager
