@@ -6,6 +6,7 @@ from mutants.batch_defects import BATCH_DEFECTS
 from mutants.bill_defects import BILL_DEFECTS
 from mutants.defect import Defect
 from mutants.effect_defects import EFFECT_DEFECTS
+from mutants.postgres_defects import POSTGRES_DEFECTS
 
 CONTRACT = "tests/contract"
 RUNS = (f"{CONTRACT}/test_store_runs.py", f"{CONTRACT}/test_store_leases.py")
@@ -205,7 +206,7 @@ DEFECTS = (
     Defect(
         "disk-trusted-again",
         "after a fault of the disk the same connection is used on",
-        "store/sql/work.py",
+        "store/sqlite/work.py",
         (("self._fault, self._disk_failed = told, True", "pass"),),
         (f"{CONTRACT}/test_sqlite_faults.py",),
     ),
@@ -288,4 +289,5 @@ DEFECTS = (
     *EFFECT_DEFECTS,
     *BATCH_DEFECTS,
     *BILL_DEFECTS,
+    *POSTGRES_DEFECTS,
 )

@@ -566,28 +566,28 @@ EFFECT_DEFECTS = (
     Defect(
         "person-too-early",
         "a person is believed who looked before what was sent can have arrived",
-        "store/sqlite/reconciling.py",
+        "store/sql/reconciling.py",
         (("        if self._change.now < lands:\n", "        if False:\n"),),
         ("tests/acceptance/test_edited_effects.py", "-k", "is_not_believed"),
     ),
     Defect(
         "former-name-dropped",
         "formerly= may be left out again while obligations stand under the former name",
-        "store/sqlite/names.py",
+        "store/sql/names.py",
         (("dropped(declared, said, gone) or ", ""),),
         ("tests/acceptance/test_edited_effects.py", "-k", "is_kept"),
     ),
     Defect(
         "old-and-new-at-once",
         "code before and after a renaming works at the same time",
-        "store/sqlite/names.py",
+        "store/sql/names.py",
         (("if is_alive(run, boot, lease_until) and", "if False and"),),
         ("tests/acceptance/test_edited_effects.py", "-k", "at_the_same_time"),
     ),
     Defect(
         "refused-before-hides-done",
         "an obligation that was refused under a former name hides that it is done under today's",
-        "store/sqlite/ledger.py",
+        "store/sql/ledger.py",
         (("key=lambda place: absent[place]", "key=lambda place: place == today"),),
         ("tests/acceptance/test_edited_effects.py", "-k", "under_today"),
     ),
@@ -601,8 +601,8 @@ EFFECT_DEFECTS = (
     Defect(
         "age-after-a-reboot",
         "an intent whose age nobody knows counts as new for ever",
-        "store/sqlite/work.py",
-        (('                    change.execute("begin_times_anew")\n', "                    pass\n"),),
+        "store/sql/work.py",
+        (('            change.execute("begin_times_anew")\n', "                    pass\n"),),
         (LEDGER, "-k", "begins_anew"),
     ),
     Defect(
