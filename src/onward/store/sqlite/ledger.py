@@ -6,6 +6,7 @@ makes the entry, supersedes one that is known as not applied, or is told what it
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -241,7 +242,8 @@ def _intent_row(fact: Fact, place: Place) -> list[Any]:
     return [*place, effect.payload, effect.payload_hash, *whose, fields, effect.deadline, effect.settle]
 
 
-def fields_text(fields: Sequence[str]) -> str:
+@functools.cache
+def fields_text(fields: tuple[str, ...]) -> str:
     """The names of a key's fields as they are stored."""
     return orjson.dumps(fields).decode()
 
