@@ -34,14 +34,13 @@ class Living:
 
 def apply(change: Change, facts: Sequence[Fact], living: Living) -> Holds | None:
     """Write what the facts say of their entries; what intents came upon, or None where an entry is no longer theirs."""
-    facts = [fact for fact in facts if fact.effect is not None]
-    if not facts:
-        return {}
     intents: list[Fact] = []
     said: dict[str, list[list[Any]]] = {"confirm_entries": [], "intend_again": [], "settle_entries": []}
     for fact in facts:
         effect = fact.effect
-        if effect is None or effect.payload is not None:
+        if effect is None:
+            continue
+        if effect.payload is not None:
             intents.append(fact)
         elif effect.state is EntryState.CONFIRMED:
             said["confirm_entries"].append([effect.name, effect.key, fact.record, effect.receipt])
