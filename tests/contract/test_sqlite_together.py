@@ -185,7 +185,7 @@ def test_a_long_reader_does_not_stop_the_writer(hands: Hands) -> None:
 
 
 @contextlib.contextmanager
-def holder(place: Path, meanwhile: str = "") -> Iterator[subprocess.Popen[str]]:
+def holder(place: Path, meanwhile: str = "pass") -> Iterator[subprocess.Popen[str]]:
     """Another process that holds the lock of run 7, and does this before it says so."""
     command = [sys.executable, "-c", f"{LOCKS}locks.hold(7); {meanwhile}; print('held', flush=True); sys.stdin.read()"]
     with subprocess.Popen([*command, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
