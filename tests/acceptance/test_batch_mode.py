@@ -464,8 +464,32 @@ async def classify(record) -> Verdict:
 """
 
 
-def test_a_run_stays_for_what_another_puts_off_as_it_looks(tmp_path: Path, server: LlmServer) -> None:
-    place = batch_job(tmp_path, PUT_OFF_BEHIND_ITS_BACK, texts=["one", "two", "three"])
+SENT_BEHIND_ITS_BACK = (
+    PUT_OFF_BEHIND_ITS_BACK
+    + """
+send_waiting, sending = batches.Batches._send_waiting, pathlib.Path("send")
+
+def chunks():
+    store = apsw.Connection(".onward/onward.db", flags=apsw.SQLITE_OPEN_READONLY)
+    return store.execute("SELECT count(*) FROM chunks").get
+
+async def sent(self, is_quiet):
+    while first and not sending.exists():
+        await asyncio.sleep(0.02)
+    if not first and waiting():
+        sending.touch()
+        while not chunks():
+            await asyncio.sleep(0.02)
+    await send_waiting(self, is_quiet)
+
+batches.Batches._send_waiting = sent
+"""
+)
+
+
+@pytest.mark.parametrize("job", [PUT_OFF_BEHIND_ITS_BACK, SENT_BEHIND_ITS_BACK], ids=["put off", "sent"])
+def test_a_run_stays_for_what_another_puts_off_as_it_looks(tmp_path: Path, server: LlmServer, job: str) -> None:
+    place = batch_job(tmp_path, job, texts=["one", "two", "three"])
     first = place.start("run", "job.py", env={**server.environment, "FIRST": "1"})
     try:
         wait_until(

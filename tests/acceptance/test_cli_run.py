@@ -324,7 +324,7 @@ def test_lines_are_told_now_and_then_where_there_is_no_terminal(tmp_path: Path) 
     assert ended.returncode == 3
     told = [line for line in lines(ended.stderr) if " of 2,000 (" in line]
     assert len(told) == 1
-    assert re.match(r"\d\d:\d\d:\d\dZ [\d,]+ of 2,000 \(\d+%\), [\d,.]+/s, .* left, 4 calls", told[0]), told
+    assert re.match(r"\d\d:\d\d:\d\dZ [\d,]+ of 2,000 \(\d+%\), [\d,.]+/s, .* left, [1-4] calls?", told[0]), told
 
 
 @pytest.mark.parametrize("variable", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])

@@ -353,7 +353,7 @@ def test_a_person_who_looks_before_it_can_have_arrived_is_not_believed(tmp_path:
 RENAMED = (
     FAR
     + """
-@job.effect("@NAME@", key="duty"@FORMERLY@, deadline=1, settle=0)
+@job.effect("@NAME@", key="duty"@FORMERLY@, deadline=60, settle=0)
 async def submit(record, payload, idempotency_key) -> dict:
     sent(idempotency_key, payload)
     while record["id"] == "slow" and not (HERE / "go").exists():

@@ -122,6 +122,7 @@ def killed_between_send_and_checkpoint(folder: Path, job: str) -> Place:
     assert place.onward("run", "job.py").returncode == 9
     say(place, "dies", "")
     assert filings(place) == {"e0": 1}
+    time.sleep(0.6)  # longer than a call under this intent could have lasted: a person may say what became of it
     return place
 
 

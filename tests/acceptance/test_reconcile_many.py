@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ def unconfirmed(folder: Path) -> Place:
     place = Place(folder, JOB)
     place.write("in.jsonl", [{"id": number} for number in range(6)])
     assert place.run("--wait", "0s").counts == {"unconfirmed": 6}
+    time.sleep(0.6)  # what was sent has arrived by now, or never will
     return place
 
 

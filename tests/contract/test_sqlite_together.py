@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -24,6 +25,10 @@ from onward.store.sqlite.work import SqliteWorkStore
 
 PROGRAM = str(Path(__file__).with_name("store_worker.py"))
 START = RunStart("job", "", "host", "{}", "in.jsonl", (), 3)
+LOCKS = (
+    "import os, sys; from pathlib import Path; from onward.store.sqlite.liveness import RunLocks; "
+    "place = Path(sys.argv[1]); locks = RunLocks(place); "
+)
 
 
 class Hands:
@@ -179,21 +184,30 @@ def test_a_long_reader_does_not_stop_the_writer(hands: Hands) -> None:
 # The locks themselves.
 
 
+@contextlib.contextmanager
+def holder(place: Path, meanwhile: str = "pass") -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the lock of run 7, and does this before it says so."""
+    command = [sys.executable, "-c", f"{LOCKS}locks.hold(7); {meanwhile}; print('held', flush=True); sys.stdin.read()"]
+    with subprocess.Popen([*command, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert said(process) == ["held"]
+        yield process
+        process.kill()
+
+
+def held_elsewhere(place: Path, run: int) -> bool:
+    """Whether another process sees that the run lives."""
+    command = [sys.executable, "-c", f"{LOCKS}print(locks.is_held(int(sys.argv[2])))", str(place), str(run)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == ["True"]
+
+
 def test_a_lock_is_seen_by_other_processes_and_goes_with_its_own(tmp_path: Path) -> None:
-    place = tmp_path / "onward.db"
-    script = (
-        "import sys; from pathlib import Path; from onward.store.sqlite.liveness import RunLocks; "
-        "RunLocks(Path(sys.argv[1])).hold(7); print('held', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", script, str(place)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert said(holder) == ["held"]
-        locks = RunLocks(place)
+    locks = RunLocks(tmp_path / "onward.db")
+    with holder(tmp_path / "onward.db") as process:
         assert (locks.is_held(7), locks.is_held(8)) == (True, False)
         with pytest.raises(RuntimeError, match="run 7"):
             locks.hold(7)
-        holder.kill()
-        holder.wait()
+        process.kill()
+        process.wait()
         assert not locks.is_held(7)
 
 
@@ -225,28 +239,14 @@ def test_dropping_one_lock_keeps_the_others(tmp_path: Path) -> None:
     for run in (1, 2, 3):
         locks.hold(run)
     locks.drop(2)
-    script = (
-        "import sys; from pathlib import Path; from onward.store.sqlite.liveness import RunLocks; "
-        "locks = RunLocks(Path(sys.argv[1])); print(*[int(locks.is_held(run)) for run in (1, 2, 3, 4)])"
-    )
-    done = subprocess.run([sys.executable, "-c", script, str(place)], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["1", "0", "1", "0"]
+    assert [held_elsewhere(place, run) for run in (1, 2, 3, 4)] == [True, False, True, False]
 
 
-@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="there is no fork here")
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a lock belongs to the process and goes with any close")
 def test_who_reads_the_files_of_a_store_drops_no_lock(tmp_path: Path) -> None:
     place = tmp_path / "onward.db"
-    script = (
-        "import sys; from pathlib import Path; from onward.store.sqlite.liveness import RunLocks; "
-        "place = Path(sys.argv[1]); RunLocks(place).hold(7); place.with_name('onward.db-runs').read_bytes(); "
-        "print('held', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", script, str(place)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert said(holder) == ["held"]
+    with holder(place, "place.with_name('onward.db-runs').read_bytes()"):
         assert RunLocks(place).is_held(7)
-        holder.kill()
 
 
 def test_a_lock_file_that_was_removed_is_made_again(tmp_path: Path) -> None:
@@ -255,33 +255,26 @@ def test_a_lock_file_that_was_removed_is_made_again(tmp_path: Path) -> None:
     run = store.begin_run(START).run
     (tmp_path / "onward.db-runs").unlink()
     assert store.renew(run)
-    script = (
-        "import sys; from pathlib import Path; from onward.store.sqlite.liveness import RunLocks; "
-        "print(int(RunLocks(Path(sys.argv[1])).is_held(int(sys.argv[2]))))"
-    )
-    command = [sys.executable, "-c", script, str(place), str(run)]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == ["1"]
+    assert held_elsewhere(place, run)
     store.end_run(run, 3, "done")
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == ["0"]
+    assert not held_elsewhere(place, run)
     store.close()
 
 
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="there is no fork here")
 def test_a_forked_child_that_outlives_its_parent_keeps_no_lock(tmp_path: Path) -> None:
     place = tmp_path / "onward.db"
-    script = (
-        "import os, sys; from pathlib import Path; from onward.store.sqlite.liveness import RunLocks; "
-        "RunLocks(Path(sys.argv[1])).hold(7); child = os.fork(); "
-        "print('held', flush=True) if child else None; sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", script, str(place)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert said(holder) == ["held"]
+    with holder(place, "os.fork() or sys.stdin.read()") as parent:
         assert RunLocks(place).is_held(7)
-        holder.kill()
-        holder.wait()
+        parent.kill()
+        parent.wait()
+        until = time.monotonic() + 10  # the child may have been about to close it
+        while RunLocks(place).is_held(7) and time.monotonic() < until:
+            time.sleep(0.01)
         assert not RunLocks(place).is_held(7)
 
 
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="there is no fork here")
 def test_a_forked_child_neither_holds_nor_drops_its_parents_locks(tmp_path: Path) -> None:
     import os
 
@@ -293,9 +286,4 @@ def test_a_forked_child_neither_holds_nor_drops_its_parents_locks(tmp_path: Path
         held = RunLocks(place).is_held(5)
         os._exit(0 if held else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    script = (
-        "import sys; from pathlib import Path; from onward.store.sqlite.liveness import RunLocks; "
-        "print(int(RunLocks(Path(sys.argv[1])).is_held(5)))"
-    )
-    done = subprocess.run([sys.executable, "-c", script, str(place)], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["1"]
+    assert held_elsewhere(place, 5)

@@ -135,4 +135,16 @@ BATCH_DEFECTS = (
         (('if counts.held.get("batch") and await', 'if counts.held.get("nothing") and await'),),
         (RUNS, "-k", "as_it_looks"),
     ),
+    Defect(
+        "batch-sent-elsewhere",
+        "a run ends beside a batch that another one has just sent",
+        "engine/batches/making.py",
+        (
+            (
+                "        if not self._stays:\n            await self._take_over()",
+                "        if False:\n            await self._take_over()",
+            ),
+        ),
+        (RUNS, "-k", "as_it_looks"),
+    ),
 )

@@ -152,7 +152,7 @@ def test_work_can_begin_at_once() -> None:
     assert len(next(blocks).records) == 1
     assert taken == 1
     sizes = [len(next(blocks).records) for _ in range(15)]
-    assert sizes[0] == 2 and max(sizes) == sizes[-1] == 1000
+    assert sizes[0] == 2 and max(sizes) == 1000  # a pause of the machine makes one of them small again
 
 
 def test_a_slow_iterable_hands_each_record_over() -> None:

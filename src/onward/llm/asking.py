@@ -31,20 +31,24 @@ _DIALECTS: Mapping[str, Any] = {"responses": responses, "chat": chat}
 
 async def ask(model: Declared, prompt: Prompt, returns: Any, variables: Mapping[str, Any]) -> Any:
     """See Model.ask."""
+    try:
+        return await _asked(model, prompt, returns, variables)
+    except Exception as error:
+        mark_as_a_models(error)
+        raise
+
+
+async def _asked(model: Declared, prompt: Prompt, returns: Any, variables: Mapping[str, Any]) -> Any:
     form = form_of(returns)
     system, user = prompt.render(**variables)
     request = Request(
         model.name, system, (Turn("user", user),), form.schema, model.max_output_tokens, model.temperature
     )
     asked = _Question(model, CURRENT.get(), form)
-    try:
-        if model.dedupe and asked.desk is not None:
-            text = await asked.desk.shared(fingerprint(request), lambda: asked.answered(request))
-        else:
-            text = await asked.answered(request)
-    except Exception as error:
-        mark_as_a_models(error)
-        raise
+    if model.dedupe and asked.desk is not None:
+        text = await asked.desk.shared(fingerprint(request), lambda: asked.answered(request))
+    else:
+        text = await asked.answered(request)
     return form.read(text)
 
 

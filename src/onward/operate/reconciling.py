@@ -235,7 +235,7 @@ def standing(facts: RecordFacts) -> str:
     if facts.state is State.IN_PROGRESS:
         return (
             f"{key} is in progress: run {facts.run} is at work on it, or died; "
-            "see what comes of that (onward reconcile JOB, or onward run), then decide"
+            "the next onward run sees what came of it; decide then"
         )
     if facts.state is State.PENDING and any(one.state in OPEN for one in facts.entries):
         return f"{key} is pending: its run has died, and the next one sees what is known of its effect; decide then"

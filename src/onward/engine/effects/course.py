@@ -66,7 +66,7 @@ class Course:
         if act.what == "send":
             entry, again = self._held(), sends_again(self._held(), fence)
             left = self._time_to_repeat(entry, now) if again else time_to_begin(self.traits, entry, now)
-            if left is not None and left <= 0:
+            if not again and left is not None and left <= 0:
                 return self._intended_anew()
             self.attempt.begin_by = None if left is None else time.monotonic() + left
         if act.what in ("prepare", "probe", "send", "confirm"):

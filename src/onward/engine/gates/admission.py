@@ -272,7 +272,10 @@ class Admission:
                 opens = shut is None
                 if opens:
                     self.at_gates = self.at_gates or gate.group is None
-            (self._letting_in.add if lets_one_in else self._letting_in.discard)(gate)
+            if lets_one_in:
+                self._letting_in.add(gate)
+            else:
+                self._letting_in.discard(gate)
             if opens or lets_one_in:
                 self._admit(gate)
             if opens:

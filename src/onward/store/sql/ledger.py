@@ -6,6 +6,7 @@ makes the entry, supersedes one that is known as not applied, or is told what it
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,14 +27,13 @@ Place = tuple[str, str]
 
 def apply(change: Change, facts: Sequence[Fact], life: Life) -> Holds | None:
     """Write what the facts say of their entries; what intents came upon, or None where an entry is no longer theirs."""
-    facts = [fact for fact in facts if fact.effect is not None]
-    if not facts:
-        return {}
     intents: list[Fact] = []
     said: dict[str, list[list[Any]]] = {"confirm_entries": [], "intend_again": [], "settle_entries": []}
     for fact in facts:
         effect = fact.effect
-        if effect is None or effect.payload is not None:
+        if effect is None:
+            continue
+        if effect.payload is not None:
             intents.append(fact)
         elif effect.state is EntryState.CONFIRMED:
             said["confirm_entries"].append([effect.name, effect.key, fact.record, effect.receipt])
@@ -235,7 +235,8 @@ def _intent_row(fact: Fact, place: Place) -> list[Any]:
     return [*place, effect.payload, effect.payload_hash, *whose, fields, effect.deadline, effect.settle]
 
 
-def fields_text(fields: Sequence[str]) -> str:
+@functools.cache
+def fields_text(fields: tuple[str, ...]) -> str:
     """The names of a key's fields as they are stored."""
     return orjson.dumps(fields).decode()
 

@@ -61,7 +61,7 @@ class _Word:
                 "is alive; wait until the call returns, or end that process, then decide; nothing was changed"
             )
         if self._word.receipt is None:
-            self._has_landed(plain_key(key))
+            self._require_landed(plain_key(key))
         if self._word.dry_run:
             return self._would_be(generation)
         self._gone = bool(vanished)
@@ -82,7 +82,7 @@ class _Word:
             changed_inputs.take(self._change, [self._word.record])
         return after
 
-    def _has_landed(self, key: str) -> None:
+    def _require_landed(self, key: str) -> None:
         """Who finds nothing on the far side while it may still arrive there knows nothing."""
         word = self._word
         entries = ledger.entries_of(self._change, [word.record]).get(word.record, [])
