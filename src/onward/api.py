@@ -22,9 +22,21 @@ from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.plan import FailureLimit, StepPlan
 from onward.model import Result, RunResult
-from onward.operate import acts, choices, decisions, estimating, history, pausing, questions, reconciling, sampling
+from onward.operate import (
+    acts,
+    choices,
+    decisions,
+    estimating,
+    history,
+    moving,
+    pausing,
+    questions,
+    reconciling,
+    sampling,
+)
 from onward.operate.acts import Marked
 from onward.operate.decisions import Decisions
+from onward.operate.moving import Copied
 from onward.operate.questions import Subject
 from onward.operate.reconciling import Decision, Reconciled
 from onward.operate.sampling import Compared
@@ -490,6 +502,45 @@ def export(
     with _desk(job, store) as desk:
         subject = _subject(desk, job, params, instance)
         return sink.write(questions.rows(desk, subject, state, generation, steps))
+
+
+def copy(
+    job: Job | str | None,
+    *,
+    to: str,
+    source: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+) -> Copied:
+    """Move a job, or one instance of it, to the store `to`, where it goes on.
+
+    `source`: the store that it leaves, else the job's own; `job` None: the only one there. The old store keeps its
+    copy, which can be looked at and no longer be worked on. Raises UsageError where a run is alive in either store, and where
+    the job, or an obligation of its ledger, is in the new one already: nothing is moved then.
+    """
+    _stop_if_only_loaded()
+    described = job if isinstance(job, Job) else None
+    if source is None and described is None:
+        raise UsageError("which store is it to leave? Give the job itself, or --from and the store's address")
+    if described is not None and params is not None:
+        instance = bind(described, params, instance).instance
+    leaves = runner.store_url(described, source)
+    runner.bring_up_to_date(leaves)
+    with _desk_at(leaves) as old:
+        name = moving.only_job(old) if job is None else _name(job)
+        moving.chosen(old, name, instance)  # before a store is made that nothing goes to
+        runner.make_store(to)
+        with _desk_at(to) as new:
+            return moving.move(old, new, name, instance)
+
+
+@contextlib.contextmanager
+def _desk_at(url: str) -> Iterator[Desk]:
+    desk = runner.open_desk(url)
+    try:
+        yield desk
+    finally:
+        desk.close()
 
 
 def results(

@@ -143,6 +143,20 @@ def open_desk(url: str) -> Desk:
     return SqliteDesk(file, SystemClock())
 
 
+def make_store(url: str) -> bool:
+    """See to it that there is a store of today's schema; whether it is new. Raises StoreError, UsageError."""
+    if is_in_memory(url):
+        raise UsageError("a store in memory ends with its run: nothing can be kept there")
+    store = open_work(url, True, True)
+    store.close()
+    return store.new
+
+
+def bring_up_to_date(url: str) -> None:
+    """Have a store that is there at today's schema, as a run would. Raises StoreMissing."""
+    open_work(url, False, True).close()
+
+
 def open_in_memory(store_inputs: bool, dies_after: Callable[[int, Batch], bool]) -> InMemoryStore:
     """A store for tests of a job."""
     return InMemoryStore(SystemClock(), store_inputs, dies_after)

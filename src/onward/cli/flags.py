@@ -195,6 +195,14 @@ _EXPORT = (
     *ABOUT,
 )  # fmt: skip
 
+_COPY = (
+    Flag("--from", "source", "The store that it leaves; else that of JOB.", "URL"),
+    Flag("--to", "to", "The store that it goes to: postgresql://…, sqlite:///… or a path.", "URL", required=True),
+    _JOB_NAME._replace(help="Instead of JOB: the job's name; else the store's only job."),
+    _INSTANCE._replace(help="Only this instance; else all of the job."),
+    _PARAM, DEBUG,
+)  # fmt: skip
+
 _LOG = (
     _JSON,
     Flag("--since", "since", "Only entries from then on: 2026-11-30T09:00Z, or a span: 2h.", "TIME"),
@@ -237,6 +245,11 @@ Without KEY all open probes and confirmations are asked again, each once, and wh
 Lines of --from FILE: {"key": 7, "sent": RECEIPT} or {"key": 7, "not_sent": true}, and "reason" where there is one.
 What cannot be decided is named, and the rest is done: exit code 2.
 """
+
+COPY_HELP = """Move a job to another store, where it goes on: records, outputs, history, ledger.
+
+No run may be alive in either store. The old one keeps its copy, which can be looked at, and says where the job has
+gone. Interrupted at any moment, the same command finishes it."""
 
 REHEARSE_HELP = """Crash-test a job: its first records, killed at every commit and around every call of an effect.
 
@@ -316,6 +329,7 @@ COMMANDS = {
                  _JSON, *ABOUT)),
         Command("reconcile", "reconcile:reconcile", RECONCILE_HELP, "JOB [KEY]...", _RECONCILE),
         Command("rehearse", "rehearse:rehearse", REHEARSE_HELP, "JOB", _REHEARSE),
+        Command("copy", "copying:copy", COPY_HELP, "JOB", _COPY),
         Command("pause", "acts:pause", "Let no call begin any more, in a group or in all of the job.", "JOB",
                 _PAUSING),
         Command("resume", "acts:resume", "Let a paused job or group go on.", "JOB", _PAUSING),

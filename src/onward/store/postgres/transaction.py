@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -56,6 +56,15 @@ class PostgresTransaction:
             cursor.execute(statement.text, _parameters(statement, bindings))
             for row in cursor:
                 yield _given(row)
+
+    def insert(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> int:
+        with (
+            self._connection.cursor() as cursor,
+            cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN".encode()) as copy,
+        ):
+            for row in rows:
+                copy.write_row([texts.held(one) if isinstance(one, str) else one for one in row])
+        return max(cursor.rowcount, 0)
 
     def parsed(self, text: str | None) -> list[Any]:
         found: list[Any] = [] if text is None else texts.given_json(text)
