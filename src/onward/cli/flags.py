@@ -185,7 +185,9 @@ _PAUSING = (
     *ABOUT,
 )
 _EXPORT = (
-    Flag("--out", "out", "The file to write; - is standard output.", "FILE", required=True),
+    Flag("--out", "out", "The file to write; - is standard output.", "FILE"),
+    Flag("--to", "to", "Instead of a file: a database, postgresql://…, sqlite:///… or a path.", "URL"),
+    Flag("--table", "table", "With --to: its table, or schema.table; rows are upserted by key.", "NAME"),
     Flag("--format", "form", "jsonl, csv or parquet; else by the suffix.", "FORMAT"),
     Flag("--state", "state", "Records in this state.", "STATE", default="succeeded", shown_default="succeeded"),
     Flag("--flat", "flat", "Record fields and outputs as columns."),
@@ -333,7 +335,7 @@ COMMANDS = {
         Command("pause", "acts:pause", "Let no call begin any more, in a group or in all of the job.", "JOB",
                 _PAUSING),
         Command("resume", "acts:resume", "Let a paused job or group go on.", "JOB", _PAUSING),
-        Command("export", "export:export", "Write results to a file: in source order, of one moment, whole or absent.",
+        Command("export", "export:export", "Write results to a file, or into a table: of one moment, whole or absent.",
                 "JOB", _EXPORT),
     )
 }  # fmt: skip
