@@ -119,6 +119,11 @@ class _SqliteTarget:
         )
 
     def create(self, columns: Mapping[str, Type]) -> None:
+        alike: dict[str, str] = {}
+        for name in columns:
+            other = alike.setdefault(name.lower(), name)
+            if other != name:
+                raise ExportError(f'"{other}" and "{name}" are one column to SQLite; export without --flat')
         listed = ", ".join(
             f"{quoted(name)} {_DECLARED[type_]}{' PRIMARY KEY NOT NULL' if name == KEY else ''}"
             for name, type_ in columns.items()

@@ -95,7 +95,7 @@ def _arrive(change: Change, parcel: SqlParcel, source: int, token: str, place: s
     lowest, highest = parcel.ranges[source]
     shift = _reserve(change, highest - lowest + 1) - lowest if highest >= lowest else 0
     moved = Moved(place, token, change.now, tuple(runs.items()))
-    change.execute("note_move", closed=Closed.ARRIVING, moved=moves.text_of(moved))
+    change.execute("note_move", closed=int(Closed.ARRIVING), moved=moves.text_of(moved))
     return _Arrival(source, row, Numbers(instance, shift, runs, later), freed)
 
 

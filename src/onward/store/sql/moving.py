@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
 import orjson
@@ -24,6 +25,8 @@ class Store(Readable, Protocol):
     """What a move asks of a desk."""
 
     def transact(self, make: Callable[[Transaction], T], instance: int) -> T: ...
+
+    def explained(self) -> AbstractContextManager[None]: ...
 
 
 def movable(transaction: Transaction, job: str) -> list[Movable]:
@@ -56,7 +59,7 @@ def parcel(store: Store, job: str, instances: Sequence[int]) -> Iterator[SqlParc
         moment = transaction.now, time.monotonic()
         stamp = _stamp(transaction, instances, names)
         ranges = {instance: _range(transaction, instance) for instance in instances}
-        yield SqlParcel(transaction, job, tuple(instances), names, stamp, moment, ranges)
+        yield SqlParcel(transaction, job, tuple(instances), names, stamp, moment, store.explained, ranges)
 
 
 def take_in(store: Store, given: Parcel, token: str, place: str) -> Taken:
@@ -85,7 +88,7 @@ def close(store: Store, instances: Sequence[int], stamp: str, token: str, place:
             )
         for instance in instances:
             change.is_about(instance, None)
-            change.execute("note_move", closed=Closed.MOVED, moved=moves.text_of(Moved(place, token, change.now)))
+            change.execute("note_move", closed=int(Closed.MOVED), moved=moves.text_of(Moved(place, token, change.now)))
             chain.tell(change, [(None, "job_moved", None, f"moved to {place}")], actor=actor)
 
     _alone(store, instances, make)
@@ -100,7 +103,7 @@ def opened(store: Store, instances: Sequence[int], token: str, actor: str) -> No
             if moved is None or moved.token != token:
                 raise UsageError("what was being copied is not there any more: another copy was begun meanwhile")
             if closed == Closed.ARRIVING:
-                change.execute("note_move", closed=Closed.NO, moved=text)
+                change.execute("note_move", closed=int(Closed.NO), moved=text)
                 chain.tell(change, [(None, "job_copied", None, f"copied from {moved.place}")], actor=actor)
 
     _alone(store, instances, make)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -140,10 +141,12 @@ class SqlParcel:
     names: tuple[str, ...]
     stamp: str
     moment: tuple[float, float]
+    explained: Callable[[], AbstractContextManager[None]]
     ranges: Mapping[int, tuple[int, int]]
     """The lowest and the highest number of the records of each instance."""
 
     def rows(self, block: str, instance: int, name: str | None = None) -> Iterator[Row]:
         lowest, highest = self.ranges[instance]
         bindings = {"instance": instance, "name": name, "lowest": lowest, "highest": highest}
-        return self.reading.stream(block, bindings)
+        with self.explained():  # else a fault of the source would look like one of the target
+            yield from self.reading.stream(block, bindings)
