@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from postgres_stores import PostgresStores
 from sqlite_stores import SqliteStores
-from store_conformance import Bench, advanced, at, ended, failed, finished, given_back, quarantined, records, retried
+from store_conformance import Bench, advanced, at, ended, failed, finished, quarantined, records, retried
 from test_store_ledger import ABSENT, CONFIRMED, FILING, SENT, UNKNOWN, about, claim, done, intent, met, unconfirmed
 
 from helpers import postgres
@@ -61,7 +61,7 @@ def route(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Route]:
 
 def half_done(bench: Bench, job: str = "job", effects: bool = True) -> int:
     """Records in every state, results of two generations, an open obligation and a settled one, pauses, a dead run."""
-    given: dict[str, Any] = {"job": job, "location": f"{job}.jsonl"}
+    given: dict[str, Any] = {"job": job, "location": "in.jsonl" if job == "job" else f"{job}.jsonl"}
     if effects:
         given["effects"] = ((FILING, ()),)
     first = bench.start("done", "again", "bug", "bad", "owes", "paid", "waits", "held", "fresh", STRANGE, **given)
@@ -134,9 +134,14 @@ def picture(bench: Bench, instance: int = 1) -> dict[str, Any]:
     return found
 
 
-def moved_picture(bench: Bench, instance: int) -> dict[str, Any]:
+def number(bench: Bench, job: str = "job", name: str = "") -> int:
+    """An instance's number, which is its store's affair."""
+    return next(one.number for one in bench.stores.desk().movable(job) if one.name == name)
+
+
+def moved_picture(bench: Bench, job: str = "job", name: str = "") -> dict[str, Any]:
     """The same without what the move itself has noted."""
-    found = picture(bench, instance)
+    found = picture(bench, number(bench, job, name))
     found["log"] = [one for one in found["log"] if one[2] not in ("job_moved", "job_copied")]
     return found
 
@@ -159,7 +164,7 @@ def test_all_of_it_goes_along(route: Route) -> None:
     half_done(route.old)
     moved = route.move()
     assert (moved.taken.records, moved.taken.runs, moved.taken.obligations) == (10, 2, 2)
-    assert moved_picture(route.new, 1) == moved_picture(route.old, 1)
+    assert moved_picture(route.new) == moved_picture(route.old)
     for bench in (route.old, route.new):
         fits(bench)
     assert route.standing() == (Closed.MOVED, Closed.NO)
@@ -169,7 +174,7 @@ def test_it_goes_on_there(route: Route) -> None:
     half_done(route.old)
     route.move()
     begun = route.new.begin(effects=((FILING, ()),))
-    assert (begun.new_instance, begun.dead_runs, begun.reset_failed, begun.run) == (False, [], 1, 3)
+    assert (begun.new_instance, begun.dead_runs, begun.reset_failed, begun.run) == (False, [], 0, 3)
     (asked,) = [one for one in claim(route.new, begun.run, only=(route.new.row("owes")["id"],)) if one.key == '"owes"']
     entry = asked.entries[FILING]
     assert (entry.state, entry.payload, entry.fence < asked.fence) == (UNKNOWN, '{"n":1}', True)
@@ -215,17 +220,16 @@ def test_numbers_of_others_stay_theirs(route: Route) -> None:
     half_done(route.old, "before", effects=False)
     half_done(route.new, "there", effects=False)
     half_done(route.old)
-    before = moved_picture(route.new, 1)
     for bench in (route.old, route.new):
         for run in (1, 2):
             assert bench.stores.run_row(run)
     route.new.store.end_run(route.new.begin(job="there", location="there.jsonl").run, 3, "buries its dead")
-    before = moved_picture(route.new, 1)
+    before = moved_picture(route.new, "there")
     route.move()
-    assert moved_picture(route.new, 2) == moved_picture(route.old, 2)
-    assert moved_picture(route.new, 1) == before
+    assert moved_picture(route.new) == moved_picture(route.old)
+    assert moved_picture(route.new, "there") == before
     begun = route.new.begin(effects=((FILING, ()),))
-    assert (begun.run, begun.instance, begun.new_instance) == (6, 2, False)
+    assert (begun.run, begun.new_instance) == (6, False)
     for bench in (route.old, route.new):
         fits(bench)
 
@@ -240,9 +244,10 @@ def test_from_a_second_store_to_a_third(route: Route, tmp_path: Path) -> None:
     run = third.start("x", job="other")
     third.store.end_run(run, 3, "stopped")
     Route(route.new, third).move()
-    assert moved_picture(third, 2)["export"] == moved_picture(route.new, 1)["export"]
+    assert moved_picture(third)["export"] == moved_picture(route.new)["export"]
     run = third.begin(effects=((FILING, ()),)).run
-    ended(third, run, "bug")
+    (one,) = third.claim(run, only=(third.row("bug", number(third))["id"],))
+    third.state(run, quarantined(one))
     third.store.end_run(run, 3, "stopped")
     fits(third)
     third.stores.close()
@@ -258,6 +263,19 @@ def test_while_a_run_is_alive_nothing_is_moved(route: Route) -> None:
         route.move()
     assert route.standing() == (Closed.NO, None)
     route.new.store.end_run(other, 3, "stopped")
+    route.move()
+
+
+def test_while_a_call_may_still_be_sending_nothing_is_moved(route: Route) -> None:
+    """Its run has ended, and gave up on it; its process lives."""
+    run = route.old.start("k", effects=((FILING, ()),))
+    (one,) = claim(route.old, run)
+    met(route.old, run, intent(one, key="given-up"))
+    route.old.store.end_run(run, 3, "stopped")
+    with pytest.raises(UsageError, match=f"a call of run {run} may still be sending"):
+        route.move()
+    assert route.standing() == (Closed.NO, None)
+    route.old.store.sends_ended(run)
     route.move()
 
 
@@ -392,7 +410,7 @@ def test_wherever_it_is_interrupted_one_store_counts_and_the_same_call_finishes_
             route.new.begin(effects=((FILING, ()),))
     told = route.move()
     assert (told.instances, told.finished) == (((), ("",)) if closed else (("",), ()))
-    assert moved_picture(route.new, 1) == moved_picture(route.old, 1)
+    assert moved_picture(route.new) == moved_picture(route.old)
     assert route.standing() == (Closed.MOVED, Closed.NO)
     again = route.move()
     assert (again.instances, again.finished, again.before) == ((), (), ("",))
@@ -411,8 +429,7 @@ def test_what_was_done_in_the_old_store_meanwhile_comes_along(route: Route) -> N
     ended(route.old, run, "fresh")
     route.old.store.end_run(run, 3, "stopped")
     route.move()
-    instance = route.new.stores.desk().movable("job")[0].number
-    assert moved_picture(route.new, instance) == moved_picture(route.old, 1)
+    assert moved_picture(route.new) == moved_picture(route.old)
     for bench in (route.old, route.new):
         fits(bench)
 
@@ -448,7 +465,7 @@ def test_two_calls_at_once(route: Route) -> None:
         moving.move(route.old.stores.desk(), Overtaken(route.new.stores.desk(), "none"), "job", None)  # type: ignore[arg-type]
     assert route.standing() == (Closed.MOVED, Closed.ARRIVING)
     assert route.move().finished == ("",)
-    assert moved_picture(route.new, 1) == moved_picture(route.old, 1)
+    assert moved_picture(route.new) == moved_picture(route.old)
     fits(route.new)
 
 
@@ -465,8 +482,7 @@ def test_instances_go_one_by_one(route: Route) -> None:
     route.old.store.end_run(run, 3, "stopped")
     moved = route.move()
     assert (moved.before, moved.instances) == (("",), ("late",))
-    numbers = {one.name: one.number for one in route.new.stores.desk().movable("job")}
-    assert moved_picture(route.new, numbers["late"]) == moved_picture(route.old, 2)
+    assert moved_picture(route.new, name="late") == moved_picture(route.old, name="late")
     fits(route.new)
 
 
@@ -484,23 +500,28 @@ def test_the_clock_of_the_new_store_may_be_another(route: Route) -> None:
     assert asked.entries[FILING].intended_at == pytest.approx(after, abs=1.0)
 
 
-def test_what_is_sent_and_what_waits_elsewhere_goes_along(route: Route) -> None:
-    """One record has taken over what another owes, within the instance."""
+def test_what_another_record_has_taken_over_goes_along(route: Route) -> None:
+    """One of the instance's own: the other still waits for what comes of it, and hears of it there."""
     run = route.old.start("one", "two", effects=((FILING, ()),))
     one, two = claim(route.old, run)
     met(route.old, run, intent(one, key="same", payload='{"n":1}', digest="h1"))
-    route.old.state(run, unconfirmed_as(one, "same"))
-    route.old.clock.pass_time(1)
-    route.old.stores.query("SELECT 1")
+    left = unconfirmed(one, hold="person")
+    left.effect = about(UNKNOWN, "same", ask_at=0.0, asks=1)
+    route.old.state(run, left)
     (told,) = met(route.old, run, intent(two, key="same", payload='{"n":1}', digest="h1"))
-    assert told.meeting in ("wait", "adopt")
-    stated = given_back(two)
-    if told.meeting == "adopt":
-        stated = unconfirmed_as(two, "same")
-    route.old.state(run, stated)
+    assert told.meeting == "adopt"
+    route.old.state(run, unconfirmed_as(two, "same"))
     route.old.store.end_run(run, 3, "stopped")
     route.move()
-    assert moved_picture(route.new, 1) == moved_picture(route.old, 1)
+    assert moved_picture(route.new) == moved_picture(route.old)
+    assert route.new.row("one")["hold"] == "elsewhere"
+    run = route.new.begin(effects=((FILING, ()),)).run
+    (asked,) = claim(route.new, run)
+    assert asked.key == '"two"'
+    route.new.state(run, done_as(asked, "same"))
+    assert route.new.row("one")["hold"] is None
+    (heard,) = claim(route.new, run)
+    assert heard.key == '"one"'
     fits(route.new)
 
 

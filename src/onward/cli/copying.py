@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from onward.cli import streams
 from onward.cli.target import find
 from onward.errors import UsageError
@@ -25,4 +28,14 @@ def copy(
         return 0
     target = find(job, store=source, job_name=job_name, instance=instance, params=params)
     streams.answer(str(api.copy(target.job, source=source, to=to, instance=target.instance, params=target.params)))
+    if not isinstance(target.job, str):
+        streams.answer(f"Next: {replace(target, typed=(*_without_store(target.typed), '--store', to)).run_command}")
     return 0
+
+
+def _without_store(typed: Sequence[str]) -> Sequence[str]:
+    """JOB and what stands behind it, but for the store that the job has left."""
+    if "--store" not in typed:
+        return typed
+    at = typed.index("--store")
+    return (*typed[:at], *typed[at + 2 :])

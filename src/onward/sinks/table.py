@@ -151,7 +151,7 @@ def parts_of(table: str) -> tuple[str, ...]:
     while part := _PART.match(table, at):
         found.append(part[1].replace('""', '"') if part[1] is not None else part[2])
         at = part.end()
-        if table[at : at + 1] != ".":
+        if table[at : at + 1] != "." or at + 1 == len(table):
             break
         at += 1
     if at != len(table) or not 1 <= len(found) <= 2 or any("\0" in part for part in found):

@@ -58,13 +58,14 @@ class PostgresTransaction:
                 yield _given(row)
 
     def insert(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> int:
+        number = 0
         with (
             self._connection.cursor() as cursor,
             cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN".encode()) as copy,
         ):
-            for row in rows:
+            for number, row in enumerate(rows, 1):  # noqa: B007 - used behind the loop
                 copy.write_row([texts.held(one) if isinstance(one, str) else one for one in row])
-        return max(cursor.rowcount, 0)
+        return number
 
     def parsed(self, text: str | None) -> list[Any]:
         found: list[Any] = [] if text is None else texts.given_json(text)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, repeat
+from itertools import islice
 from typing import Any
 
 from onward.errors import UsageError
@@ -164,16 +164,22 @@ def _take_history(change: Change, parcel: SqlParcel, one: _Arrival) -> int:
 
 def _take_entries(change: Change, parcel: SqlParcel, name: str, arrivals: Sequence[_Arrival]) -> int:
     """The ledger's entries under one name: those of the records that come, and what is known of those of others."""
-    numbers = {one.source: one.numbers for one in arrivals}
+    ours = {one.source: one.numbers.maker(ENTRIES) for one in arrivals}
+    left_behind = Numbers(0, 0, {}, arrivals[0].numbers.later).maker(ENTRIES)
+
+    def numbered(row: Row) -> Row:
+        if row[_OWNER] in ours:
+            return ours[row[_OWNER]](row[:_OWNER])
+        return left_behind((*row[:_RECORD], NOBODY, *row[_RECORD + 1 : _OWNER]))
+
     rest = parcel.rows("out_entries", arrivals[0].source, name)
     taken = 0
     while block := list(islice(rest, AT_ONCE)):
         places = [[row[0], row[1]] for row in block]
         known = {(row[0], row[1]): row[2:] for row in change.rows("known_entries", places)}
-        wanted = [row for row in block if _is_wanted(row, known.get((row[0], row[1])), row[_OWNER] in numbers)]
+        wanted = [row for row in block if _is_wanted(row, known.get((row[0], row[1])), row[_OWNER] in ours)]
         change.execute("forget_entries", [[row[0], row[1]] for row in wanted if (row[0], row[1]) in known])
-        rows = chain.from_iterable(map(_numbered, wanted, repeat(numbers), repeat(arrivals[0].numbers.later)))
-        taken += change.transaction.insert(ENTRIES.name, ENTRIES.columns, rows)
+        taken += change.transaction.insert(ENTRIES.name, ENTRIES.columns, map(numbered, wanted))
     return taken
 
 
@@ -196,12 +202,3 @@ def _is_wanted(row: Row, known: Row | None, is_ours: bool) -> bool:
             "it first; nothing was copied"
         )
     return True
-
-
-def _numbered(row: Row, numbers: Mapping[int, Numbers], later: float) -> Iterator[Row]:
-    entry, owner = row[:_OWNER], row[_OWNER]
-    if owner in numbers:
-        yield from numbers[owner].rows(ENTRIES, [entry])
-    else:
-        left_behind = Numbers(0, -int(row[_RECORD]), {}, later)
-        yield from left_behind.rows(ENTRIES, [entry])

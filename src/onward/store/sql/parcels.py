@@ -100,14 +100,21 @@ class Numbers:
 
     def rows(self, table: Table, rows: Iterable[Row]) -> Iterator[Row]:
         """The rows of a table as they are to be in the target."""
+        return map(self.maker(table), rows)
+
+    def maker(self, table: Table) -> Callable[[Row], Row]:
+        """What makes of a row of a table what it is to be in the target."""
         changes = [(place, self._change(table, name)) for place, name in enumerate(table.columns)]
         told = [(place, change) for place, change in changes if change is not None]
-        for row in rows:
+
+        def make(row: Row) -> Row:
             changed = list(row)
             for place, change in told:
                 if changed[place] is not None:
                     changed[place] = change(changed[place])
-            yield tuple(changed)
+            return tuple(changed)
+
+        return make
 
     def _change(self, table: Table, column: str) -> Callable[[Any], Any] | None:
         if column == "record" or (column == "id" and table is RECORDS):
