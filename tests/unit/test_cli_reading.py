@@ -39,7 +39,7 @@ RIGHT: list[tuple[str, dict[str, str]]] = [
     ("release job.py --all --step call --stale", {}),
     ("rerun job.py --step call", {"ONWARD_STEP": "other"}),
     ("export job.py --out - --format csv --flat --generation all --state failed", {}),
-    ("export job.py", {"ONWARD_OUT": "o.jsonl"}),
+    ("copy job.py", {"ONWARD_OUT": "o.jsonl"}),
 ]
 WRONG = [
     "",
@@ -54,7 +54,7 @@ WRONG = [
     "run job.py --wait 5x",
     "run job.py --log-format xml",
     "run job.py -x",
-    "export job.py",
+    "copy job.py",
     "prompt in.csv --template t.txt --model m",
     "prompt in.csv other.csv --key id --template t.txt --model m",
     "run --help",
