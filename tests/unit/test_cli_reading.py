@@ -39,7 +39,7 @@ RIGHT: list[tuple[str, dict[str, str]]] = [
     ("release job.py --all --step call --stale", {}),
     ("rerun job.py --step call", {"ONWARD_STEP": "other"}),
     ("export job.py --out - --format csv --flat --generation all --state failed", {}),
-    ("copy job.py", {"ONWARD_OUT": "o.jsonl"}),
+    ("export job.py", {"ONWARD_OUT": "o.jsonl"}),
 ]
 WRONG = [
     "",

@@ -38,6 +38,12 @@ class Transaction(Protocol):
     def execute(self, block: str, bindings: Mapping[str, Any]) -> int:
         """Run one block; the number of rows that it changed."""
 
+    def execute_all(self, statements: Sequence[tuple[str, Mapping[str, Any]]]) -> list[int]:
+        """Run blocks in this order; the numbers of rows that they changed."""
+
+    def send(self, block: str, bindings: Mapping[str, Any]) -> None:
+        """Run one block of which nobody asks what it changed: it may wait for what follows, at most for the commit."""
+
     def rows(self, block: str, bindings: Mapping[str, Any]) -> list[Row]:
         """All rows of a block."""
 
