@@ -470,6 +470,20 @@ def test_two_calls_at_once(route: Route) -> None:
     fits(route.new)
 
 
+def test_copies_of_two_stores_do_not_mix(route: Route, tmp_path: Path) -> None:
+    """Another job of the same name in another store; the first one's move is not finished."""
+    half_done(route.old)
+    interrupted(route, "close_moved")
+    third = Bench(SqliteStores(tmp_path / "third.db"))
+    run = third.start("k")
+    third.store.end_run(run, 3, "stopped")
+    with pytest.raises(UsageError, match=r"job job is being copied from .* to this store: finish that first"):
+        Route(third, route.new).move()
+    third.stores.close()
+    route.move()
+    assert moved_picture(route.new) == moved_picture(route.old)
+
+
 def test_instances_go_one_by_one(route: Route) -> None:
     half_done(route.old)
     second = route.old.start("a", "b", instance="late", effects=((FILING, ()),))

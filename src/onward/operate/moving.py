@@ -128,13 +128,12 @@ def _finish(source: Desk, target: Desk, job: str, one: Movable, there: Movable |
     assert moved is not None
     if one.closed is Closed.ARRIVING:
         raise UsageError(f"in {place} it is not whole itself: finish its move from {moved.place} first")
-    if there is None or there.moved is None or there.moved.place != place or moved.place != target.store:
+    known = None if there is None else there.moved
+    if there is None or known is None or (known.token != moved.token and there.closed is not Closed.ARRIVING):
         raise UsageError(f"it was moved from {place} to {moved.place}; work on it there, or copy it from there")
-    if there.closed is Closed.NO and there.moved.token == moved.token:
-        return False
     if there.closed is not Closed.ARRIVING:
-        raise UsageError(f"it was moved from {place} to {moved.place}, where another one has taken its place")
-    if there.moved.token != moved.token:  # what has arrived is of another call, which came too late to close the source
+        return False
+    if known.token != moved.token:  # what has arrived is of another call, which came too late to close the source
         with source.parcel(job, [one.number]) as parcel:
             target.take_in(parcel, moved.token, place)
     target.open_arrived([there.number], moved.token, actor())

@@ -80,7 +80,13 @@ def _arrive(change: Change, parcel: SqlParcel, source: int, token: str, place: s
     freed: tuple[int | None, int] = (None, 0)
     if text is not None and closed == Closed.ARRIVING:
         earlier = moves.moved_of(text)
-        known = dict(earlier.runs) if earlier is not None else {}
+        assert earlier is not None
+        if earlier.place != place:
+            raise UsageError(
+                f"job {job} is being copied from {earlier.place} to this store: finish that first, or give another "
+                "store with --to; nothing was copied"
+            )
+        known = dict(earlier.runs)
         first, number = change.rows("freed_history")[0]
         freed = first, number
         for block in DROPPED:
