@@ -147,10 +147,10 @@ def test_kill_9_at_any_moment_leaves_one_store_and_the_same_command_finishes_it(
     place.fine("run", "job.py", "--limit", str(MANY // 2))
     old = str(tmp_path / ".onward" / "onward.db")
     draw, seen, kills = random.Random(11), Counter[tuple[Closed | None, Closed | None]](), 0
-    for attempt in range(200):
+    for attempt in range(50):
         copying = place.start("copy", "job.py", "--to", server)
         try:
-            code = copying.wait(draw.uniform(0.3, 1.0) + attempt / 20)
+            code = copying.wait(draw.uniform(0.3, 0.6) * 1.15**attempt)  # a busy machine gets there, too
         except subprocess.TimeoutExpired:
             copying.kill()
             copying.wait()
