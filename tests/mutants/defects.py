@@ -198,7 +198,7 @@ DEFECTS = (
     Defect(
         "told-to-stop-ignored",
         "a run that was told to stop and killed counts as a death",
-        "store/sql/work.py",
+        "store/sql/burying.py",
         (("death = int(told is None)", "death = 1"),),
         (*RUNS, "-k", "told_to_stop"),
     ),
