@@ -282,7 +282,7 @@ DEFECTS = (
         "history-outside-the-commit",
         "the head that a run keeps is not moved with its entries",
         "store/sql/chain.py",
-        (('    change.execute("move_run_head"', '    _ = lambda: change.execute("move_run_head"'),),
+        (('    change.send("move_run_head"', '    _ = lambda: change.send("move_run_head"'),),
         (f"{CONTRACT}/test_store_history.py",),
     ),
     Defect(

@@ -290,7 +290,12 @@ ABOUT_THE_LEDGER = (
         "confirmed-without-fence",
         "the confirmation of a run that lost the record is taken",
         "store/sql/facts.py",
-        (("    if changed != len(rows):\n        raise _FenceGone", "    if False:\n        raise _FenceGone"),),
+        (
+            (
+                "    if change.execute_all(moves) != [len(rows) for _, rows, _ in moves]:",
+                "    if not change.execute_all(moves) and moves:",
+            ),
+        ),
         (LEDGER, "-k", "stale_holder"),
     ),
     Defect(
