@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutants.batch_defects import BATCH_DEFECTS
 from mutants.bill_defects import BILL_DEFECTS
+from mutants.cluster_defects import CLUSTER_DEFECTS
 from mutants.defect import Defect
 from mutants.effect_defects import EFFECT_DEFECTS
 from mutants.postgres_defects import POSTGRES_DEFECTS
@@ -290,4 +291,5 @@ DEFECTS = (
     *BATCH_DEFECTS,
     *BILL_DEFECTS,
     *POSTGRES_DEFECTS,
+    *CLUSTER_DEFECTS,
 )
