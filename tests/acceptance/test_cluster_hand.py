@@ -56,7 +56,7 @@ def assignment(place: Place, **changes: Any) -> str:
 
 
 class AtWork:
-    """A hand that works in a thread."""
+    """A hand that works in a thread which hears no signals, as those of Ray's actors."""
 
     def __init__(self, orders: str):
         self.hand = Hand()
@@ -65,6 +65,7 @@ class AtWork:
         self._thread.start()
 
     def _work(self, orders: str) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         self.ended = self.hand.work(orders)
 
     def wait(self) -> Ended:

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ pytestmark = pytest.mark.timeout(400)
 def nodes() -> Iterator[ray_nodes.Nodes]:
     """A head with room for all workers, whatever becomes of other nodes."""
     try:
-        with ray_nodes.cluster(cpus=2 * WORKERS) as made:
+        with ray_nodes.cluster(cpus=WORKERS) as made:
             yield made
     except ray_nodes.NoRay as error:
         pytest.skip(str(error))
@@ -102,7 +101,7 @@ def a_job(folder: Path, seconds: float, records: int = 400) -> Place:
 
 
 def test_a_node_is_killed_and_each_filing_is_applied_once(tmp_path: Path, nodes: ray_nodes.Nodes, store: str) -> None:
-    second = nodes.start(cpus=2 * WORKERS)
+    second = nodes.start(cpus=WORKERS)
     try:
         with running(tmp_path / "registry.db", "--seed", "5", "--switch", "reset_after_apply=0.05") as registry:
             office = Office(tmp_path, registry)
@@ -123,7 +122,7 @@ def test_a_node_is_killed_and_each_filing_is_applied_once(tmp_path: Path, nodes:
     answer = command.answer()
     assert answer["counts"]["succeeded"] == FILINGS
     assert len(answer["runs"]) >= WORKERS + len(lost), "workers of the node were begun anew, elsewhere"
-    assert [run["exit_code"] for run in answer["runs"]].count(None) == len(lost)
+    assert [run["reason"] for run in answer["runs"]].count("died") >= len(lost)
     assert "the history fits" in office.place.fine("log", "job.py", "--verify", env={"ONWARD_STORE": store})
 
 
@@ -161,7 +160,7 @@ def test_a_second_signal_ends_the_command_and_its_workers_follow(
     wait_until(lambda: process.poll() is not None or len(command.place.calls()) >= 4)
     process.send_signal(signal.SIGINT)
     wait_until(lambda: "stopping" in command.said)
-    process.send_signal(signal.SIGINT)
+    wait_until(lambda: process.send_signal(signal.SIGINT) or process.poll() is not None)  # at once it is the same one
     assert process.wait(20) == 130
     wait_until(lambda: not command.processes(RUN))
     assert {run["exit_code"] for run in command.status()["runs"]} == {3}
@@ -233,7 +232,7 @@ def test_a_cluster_that_is_not_there_is_said_to_be_so(tmp_path: Path, nodes: ray
     words = ("run", "job.py", "--on", "ray", "--workers", "2")
     dead = {**nodes.environment, "RAY_ADDRESS": f"127.0.0.1:{postgres.free_port()}", "ONWARD_STORE": store}
     ended = command.place.onward(*words, env=dead)
-    assert ended.returncode in (2, 3), ended.stderr
+    assert ended.returncode == 2, ended.stderr
+    assert f"no Ray cluster can be used: nothing answers at {dead['RAY_ADDRESS']}" in ended.stderr
     plain(ended.stderr)
     assert SECRET not in ended.stderr
-    assert sys.executable not in ended.stderr

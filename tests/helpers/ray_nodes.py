@@ -26,8 +26,10 @@ from helpers.postgres import free_port
 MARK = "ONWARD_TEST_RAY"
 STARTS_WITHIN = 120.0
 MEMORY = 80_000_000
-LEASE = "3"
+LEASE = "8"
 """Seconds, of the runs on all nodes."""
+FRUGAL = {"RAY_prestart_worker_first_driver": "0", "RAY_enable_worker_prestart": "0"}
+"""Ray begins a worker for each processor that it was promised, before any is asked for."""
 
 
 class NoRay(Exception):
@@ -90,7 +92,7 @@ class Nodes:
         else:
             command += ["--head", "--port", str(self.port), "--ray-client-server-port", str(self.client_port)]
             command += ["--include-dashboard", "false", "--temp-dir", str(self.folder)]
-        environment = surroundings({**self.environment, MARK: node.mark, "ONWARD_LEASE": LEASE})
+        environment = surroundings({**self.environment, **FRUGAL, MARK: node.mark, "ONWARD_LEASE": LEASE})
         if not self.nodes:
             environment.pop("RAY_ADDRESS")
         self.nodes.append(node)

@@ -56,6 +56,13 @@ CLUSTER_DEFECTS = (
         (HAND, "-k", "worker_dies"),
     ),
     Defect(
+        "deaf-as-its-parent",
+        "a run hears no signals where the thread that began it blocks them",
+        "cluster/messages.py",
+        (("    signal.pthread_sigmask(signal.SIG_SETMASK, ())\n", ""),),
+        (HAND, "-k", "begins_no_other"),
+    ),
+    Defect(
         "orders-left-to-the-job",
         "what a job starts reads the orders of its run",
         "cluster/messages.py",

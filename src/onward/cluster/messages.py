@@ -112,11 +112,19 @@ def _surroundings() -> dict[str, str]:
     return kept
 
 
+def _hear_signals() -> None:
+    """What is begun by a thread that blocks signals, as Ray's do, or a process that ignores them, does so, too."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
 class Orders:
     """In the underling: what it is told. Taken from standard input, which holds nothing from then on, so that what the
     job starts neither reads it nor holds it open."""
 
     def __init__(self) -> None:
+        _hear_signals()
         self._number = os.dup(0)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)

@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
 from typing import Any
 
@@ -21,6 +22,7 @@ from onward.policy.endings import NOT_STARTED
 STAYS = (".git/", ".onward/", ".venv/", "venv/", "node_modules/", "__pycache__/", ".env")
 """What does not travel: other than that, all that .gitignore does not name."""
 DIES_AFTER = 120.0
+REACHED_WITHIN = 15.0
 
 
 class _Told:
@@ -57,9 +59,10 @@ def _work(order: Order, tell: Any, told: _Told) -> Ended:
     from onward.cluster.ray_worker import RayCluster
 
     try:
+        _look_for(order.address or os.environ.get("RAY_ADDRESS"))
         _connect(ray, order)
     except (ConnectionError, ValueError, RuntimeError, OSError, TimeoutError) as error:
-        return Ended(NOT_STARTED, f"no Ray cluster can be used: {_first_line(error)}")
+        return Ended(NOT_STARTED, f"no Ray cluster can be used: {_in_brief(error)}")
     for number in (signal.SIGINT, signal.SIGTERM):  # it is told by its orders; Ray has set handlers of its own
         signal.signal(number, lambda number, frame: told.stop(number))
     try:
@@ -70,6 +73,16 @@ def _work(order: Order, tell: Any, told: _Told) -> Ended:
             ray.shutdown()
 
 
+def _look_for(address: str | None) -> None:
+    """Ray tries for minutes to reach a host that is not there. Raises OSError."""
+    host, colon, port = (address or "").rpartition("://")[2].rpartition(":")
+    if colon and port.isdecimal():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), REACHED_WITHIN).close()
+        except OSError as error:
+            raise OSError(f"nothing answers at {host}:{port}: {error.strerror or error}") from None
+
+
 def _connect(ray: Any, order: Order) -> None:
     travels: dict[str, Any] = {}
     if order.folder is not None:
@@ -77,9 +90,12 @@ def _connect(ray: Any, order: Order) -> None:
     ray.init(address=order.address, runtime_env=travels, log_to_driver=False, logging_level=logging.ERROR)
 
 
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+def _in_brief(error: BaseException) -> str:
+    """The line that says most: the first, or the last of a trace from elsewhere."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    return f"{lines[0]} {lines[-1]}" if len(lines) > 1 and lines[0].endswith(":") else lines[0]
 
 
 if __name__ == "__main__":
