@@ -13,7 +13,7 @@ from torture.shared_filings import Shared, filings
 FILINGS = 120
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_four_runs_are_killed_and_the_database_too_and_each_filing_is_applied_once(tmp_path: Path) -> None:
     try:
         with postgres.server() as server, running(tmp_path / "registry.db", "--switch", "reset_after_apply=0.1") as far:

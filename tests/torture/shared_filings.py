@@ -32,7 +32,7 @@ from torture.registry import EXAMPLE, Registry, running
 
 PLACES = ("US-CA", "US-DE", "US-NY", "US-TX", "US-WA", "US-OR", "US-NV", "US-UT")
 LOOK = 0.2
-LAST = 600.0
+LAST = 1800.0
 
 
 @dataclass
