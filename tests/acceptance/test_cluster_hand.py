@@ -196,6 +196,7 @@ def test_when_the_worker_dies_its_run_ends_in_good_order(place: Place) -> None:
 
 def test_a_step_can_neither_read_nor_hold_what_the_worker_says(place: Place) -> None:
     """Orders come by standard input: what the job starts must not have it."""
+    place.write("in.jsonl", [{"id": number} for number in range(4)])
     place.job(
         """
         import select, subprocess
