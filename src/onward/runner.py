@@ -67,6 +67,11 @@ def is_in_memory(url: str | None) -> bool:
     return url is not None and not is_postgres(url) and path_of(url) is None
 
 
+def is_shared(url: str) -> bool:
+    """Whether runs on several machines can work on it."""
+    return is_postgres(url)
+
+
 def is_there(url: str) -> bool:
     """Whether there is a store that can be asked. Raises StoreError where its server does not answer."""
     if is_postgres(url):
@@ -251,7 +256,7 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
                 instance=binding.instance,
                 host=platform.node(),
                 params=binding.params_json or "{}",
-                location=None if asks_only else source.location,
+                location=None if asks_only else options.location or source.location,
                 steps=tuple(StepVersion(step.name, step.version, step.parts) for step in plan.steps),
                 resume_cap=plan.resume_cap,
                 source_changed=options.source_changed,

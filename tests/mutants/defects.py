@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutants.batch_defects import BATCH_DEFECTS
 from mutants.bill_defects import BILL_DEFECTS
+from mutants.cluster_defects import CLUSTER_DEFECTS
 from mutants.defect import Defect
 from mutants.effect_defects import EFFECT_DEFECTS
 from mutants.moving_defects import MOVING_DEFECTS
@@ -311,4 +312,5 @@ DEFECTS = (
     *BILL_DEFECTS,
     *POSTGRES_DEFECTS,
     *MOVING_DEFECTS,
+    *CLUSTER_DEFECTS,
 )

@@ -9,9 +9,8 @@ from typing import Any, get_type_hints
 import pytest
 
 from onward.cli import direct, parser
-from onward.cli.flags import COMMANDS, count, one_of, seconds
+from onward.cli.flags import COMMANDS, RunFlags, count, one_of, seconds
 from onward.cli.prompt import PromptFlags
-from onward.cli.run import RunFlags
 from onward.cli.target import About
 
 RIGHT: list[tuple[str, dict[str, str]]] = [
@@ -21,6 +20,7 @@ RIGHT: list[tuple[str, dict[str, str]]] = [
     ("run job.py -p day=1 --param size=2 -p text=a=b --store x.db --instance today", {}),
     ("run job.py --limit 1 --limit 2", {}),
     ("run -- job.py", {}),
+    ("run job.py --store postgresql://db/work --on ray://head:10001?num_cpus=2 --workers 8", {"ONWARD_WORKERS": "4"}),
     ("run", {}),
     ("run job.py", {"ONWARD_LIMIT": "3", "ONWARD_PARAM": "a=1 b=2", "ONWARD_JSON": "yes", "ONWARD_DEBUG": "0"}),
     ("run job.py --limit 9 -p c=3", {"ONWARD_LIMIT": "3", "ONWARD_PARAM": "a=1", "ONWARD_WAIT": "5m"}),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
@@ -89,6 +89,22 @@ class Flag(NamedTuple):
         return not self.metavar
 
 
+class RunFlags(TypedDict):
+    """What `onward run` and `onward prompt` share."""
+
+    concurrency: int | None
+    limit: int | None
+    max_failures: str | None
+    max_time: float | None
+    wait: float
+    grace: float
+    log_format: str
+    as_json: bool
+    estimate: bool
+    source_changed: bool
+    no_create: bool
+
+
 class Command(NamedTuple):
     """`home` is `module:function`; `words` says what stands beside the flags: `JOB`, or `JOB [KEY]...`. Where that is
     one word, `single` is the parameter that it goes into."""
@@ -126,6 +142,9 @@ _RUN = (
     Flag("--estimate", "estimate", "Only tell how many records are to go, their cost and time; nothing is asked."),
     Flag("--source-changed", "source_changed", "The input lies elsewhere now; match it by key."),
     Flag("--no-create", "no_create", "A missing store is an error."),
+    Flag("--on", "on", "Where several runs are to work: ray, ray://host:10001. Needs a store at postgresql://.",
+         "CLUSTER"),
+    Flag("--workers", "workers", "With --on: how many.", "N", count),
     _STORE, _INSTANCE, _PARAM, DEBUG,
 )  # fmt: skip
 _PROMPT = (
@@ -154,7 +173,7 @@ _PROMPT = (
     Flag("--sample", "sample", "After an edit: make N rows anew, and lay old and new side by side.", "N", count),
     Flag("--delimiter", "delimiter", "Between the cells of a CSV file.", "CHAR"),
     Flag("--encoding", "encoding", "Of a CSV file, where it is not UTF-8: cp1252.", "NAME"),
-    *(flag for flag in _RUN if flag.name not in ("--budget", "--store", "--param")),
+    *(flag for flag in _RUN if flag.name not in ("--budget", "--store", "--param", "--on", "--workers")),
     _STORE._replace(help="Path, sqlite:///… or postgresql://…; else .onward/onward.db by INPUT."),
     Flag("--param", "params", "A prompt's job takes none.", "NAME=VALUE", short="-p", many=True),
 )  # fmt: skip

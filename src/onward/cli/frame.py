@@ -32,6 +32,8 @@ COMFORTABLE = 70
 class Frame:
     """A rich renderable of fixed order: name, bar, counts, pace, and what waits or takes long."""
 
+    _who = "run"
+
     def __init__(
         self, progress: Progress, run: str, stopping: str | None, ended: bool = False, ascii_only: bool = False
     ):
@@ -65,7 +67,7 @@ class Frame:
         if self._stopping and not self._ended:
             calls = f"{progress.calls} {'call' if progress.calls == 1 else 'calls'}"
             title.append(f"  stopping ({printable(self._stopping)}): {calls} to finish", style="bold yellow")
-        clock = f"run {self._run} {self._dot} {_clock(time.time() - progress.started)}"
+        clock = f"{self._who} {self._run} {self._dot} {_clock(time.time() - progress.started)}"
         room = width - title.cell_len - len(clock)
         if room >= 2:
             title.append(" " * room + clock, style="dim not bold")

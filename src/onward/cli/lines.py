@@ -32,16 +32,20 @@ class Lines:
 
     def event(self, event: str, fields: Mapping[str, Any]) -> None:
         for line in self.happenings.lines(event, fields):
-            _say(line)
+            say(line)
 
     def progress(self, progress: Progress) -> None:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + EVERY
-            _say(progress_line(progress))
+            say(self.told(progress))
+
+    def told(self, progress: Progress) -> str:
+        return progress_line(progress)
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """A line with its time, to the error output."""
     streams.err(f"{time.strftime('%H:%M:%SZ', time.gmtime())} {line}")
 
 

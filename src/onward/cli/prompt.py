@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any, Unpack
 
 from onward.cli import streams
-from onward.cli.flags import COMMANDS
-from onward.cli.run import RunFlags, Runnable, begin
+from onward.cli.flags import COMMANDS, RunFlags
+from onward.cli.run import Runnable, begin
 from onward.cli.target import Target
 from onward.errors import UsageError
 

@@ -7,9 +7,10 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Unpack
 
 from onward.cli import errors, streams
+from onward.cli.flags import RunFlags
 from onward.cli.target import About, Target, find
 from onward.cli.words import brief
 from onward.errors import OnwardError, StoreError, UsageError
@@ -34,28 +35,14 @@ class Teller(Protocol):
     def progress(self, progress: Progress) -> None: ...
 
 
-class RunFlags(TypedDict):
-    """What `onward run` and `onward prompt` share."""
-
-    concurrency: int | None
-    limit: int | None
-    max_failures: str | None
-    max_time: float | None
-    wait: float
-    grace: float
-    log_format: str
-    as_json: bool
-    estimate: bool
-    source_changed: bool
-    no_create: bool
-
-
 class Runnable(NamedTuple):
-    """What is to be run, and what is done with the results of a run that was not stopped: it says so in words."""
+    """What is to be run, what is done with the results of a run that was not stopped (it says so in words), and what
+    runs it where that is not this process."""
 
     target: Target
     budget: float | None = None
     take: Callable[[], str] | None = None
+    elsewhere: Callable[[Bounds], int] | None = None
 
 
 def run(
@@ -64,10 +51,22 @@ def run(
     store: str | None,
     instance: str | None,
     params: list[str] | None,
+    on: str | None,
+    workers: int | None,
     **flags: Unpack[RunFlags],
 ) -> int:
     about: About = {"store": store, "job_name": None, "instance": instance, "params": params}
-    return begin(lambda: Runnable(find(job, **about), budget), flags)
+
+    def what() -> Runnable:
+        if on is None and workers is None:
+            return Runnable(find(job, **about), budget)
+        from onward.cli.workers import checked, run_on
+
+        place = checked(on, workers, store, flags["limit"])
+        target = find(job, **about)
+        return Runnable(target, budget, None, lambda bounds: run_on(target, place, bounds, flags, budget))
+
+    return begin(what, flags)
 
 
 def begin(what: Callable[[], Runnable], flags: RunFlags) -> int:
@@ -79,6 +78,8 @@ def begin(what: Callable[[], Runnable], flags: RunFlags) -> int:
                 from onward.cli.estimate import estimate
 
                 return estimate(runnable.target, flags["limit"], flags["as_json"])
+            if runnable.elsewhere is not None:
+                return runnable.elsewhere(_bounds(runnable.target, flags))
             options = {
                 "concurrency": flags["concurrency"],
                 "budget": runnable.budget,

@@ -36,7 +36,9 @@ from onward.job.plan import Plan
 from onward.model import Counts, RunResult, State
 from onward.policy.effects import UNDECODABLE
 from onward.policy.endings import (
+    CANNOT_GO_ON,
     NEEDS_A_PERSON,
+    NO_MEMORY,
     OK,
     ONWARD_FAULT,
     SOME_FAILED,
@@ -66,7 +68,8 @@ class Options:
     feeds nothing. `only`: likewise, without asking. For tests and rehearsals: `source` stands in for the job's own,
     `plan` for that of the job; `opened` is a store that is open already, with `in_process` steps that are for worker
     processes run here, and not `patient` waits for no rate, no hours and no outage; `around` is given what makes the
-    calls and what gives a record's input as JSON text, and returns what is asked to make them instead.
+    calls and what gives a record's input as JSON text, and returns what is asked to make them instead. `location`: that
+    of the source as it is where the job comes from, for a run to whose machine the job's folder was brought.
     """
 
     store: str | None = None
@@ -89,6 +92,7 @@ class Options:
     in_process: bool = False
     plan: Plan | None = None
     patient: bool = True
+    location: str | None = None
     around: Callable[[OwnCalls, Callable[[Attempt], str]], OwnCalls] | None = None
 
 
@@ -245,7 +249,7 @@ class Session:
             if isinstance(error, asyncio.CancelledError):
                 self._store.end_run(self._begun.run, STOPPED_EARLY, "cancelled")
             elif is_out_of_memory(error):
-                self._store.end_run(self._begun.run, STOPPED_EARLY, "memory ran out")
+                self._store.end_run(self._begun.run, STOPPED_EARLY, NO_MEMORY)
             else:
                 self._store.end_run(self._begun.run, ONWARD_FAULT, type(error).__name__)
         self._store.close()
@@ -269,10 +273,10 @@ class Session:
             self._end_disturbed(own)
             return await self._governed(own)
         except OnwardError as error:
-            return Ending(error.exit_code, "the run cannot go on", str(error))
+            return Ending(error.exit_code, CANNOT_GO_ON, str(error))
         except Exception as error:
             if is_out_of_memory(error):
-                return Ending(OutOfMemory.exit_code, "memory ran out", str(error))
+                return Ending(OutOfMemory.exit_code, NO_MEMORY, str(error))
             raise
 
     async def _cancelled(self) -> None:

@@ -13,11 +13,16 @@ from collections.abc import Callable, Iterator
 ONCE_WITHIN = 0.1
 
 
-@contextlib.contextmanager
 def stop_signals(
     loop: asyncio.AbstractEventLoop, stop: Callable[[int], None], before_exit: Callable[[], None] | None
-) -> Iterator[None]:
-    """While it lasts, `stop` is called on the loop at the first signal; a second one is a crash that was announced.
+) -> contextlib.AbstractContextManager[None]:
+    """While it lasts, `stop` is called on the loop at the first signal; a second one is a crash that was announced."""
+    return heard_signals(lambda number: loop.call_soon_threadsafe(stop, number), before_exit)
+
+
+@contextlib.contextmanager
+def heard_signals(first: Callable[[int], object], before_exit: Callable[[], None] | None) -> Iterator[None]:
+    """While it lasts, `first` is called in the handler of the first signal, and the second ends the process.
 
     The same signal again within a moment is the first: `timeout` sends it to the process and then to its group.
     Handlers can be set in the main thread alone; elsewhere signals stay with whoever has them.
@@ -40,7 +45,7 @@ def stop_signals(
                 before_exit()
             os._exit(128 + number)
         seen.append((number, now))
-        loop.call_soon_threadsafe(stop, number)
+        first(number)
 
     before = {number: signal.signal(number, hear) for number in _stop_signals()}
     try:

@@ -11,6 +11,8 @@ NextAct = Literal["run", "failures", "rerun", "reconcile", "export"]
 FIRST_ENDED = 50
 
 OK, SOME_FAILED, NOT_STARTED, STOPPED_EARLY, NEEDS_A_PERSON, ONWARD_FAULT = 0, 1, 2, 3, 4, 70
+CANNOT_GO_ON, NO_MEMORY = "the run cannot go on", "memory ran out"
+"""Reasons of a run that another one, begun at once, need not share."""
 
 
 @dataclass(frozen=True, slots=True)
