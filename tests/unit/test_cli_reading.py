@@ -54,7 +54,7 @@ WRONG = [
     "run job.py --wait 5x",
     "run job.py --log-format xml",
     "run job.py -x",
-    "export job.py",
+    "copy job.py",
     "prompt in.csv --template t.txt --model m",
     "prompt in.csv other.csv --key id --template t.txt --model m",
     "run --help",

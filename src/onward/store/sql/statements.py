@@ -16,7 +16,11 @@ FILES = (
     "asking.sql",
     "reading.sql",
     "billing.sql",
+    "moving.sql",
 )
+PACKAGE = "onward.store.sql"
+SHARED = ("parcels.sql",)
+"""Blocks that every dialect has as they are."""
 
 
 @functools.cache
@@ -34,8 +38,8 @@ def load(package: str, file: str) -> dict[str, str]:
 def blocks(package: str) -> dict[str, str]:
     """All blocks of a dialect by name."""
     found: dict[str, str] = {}
-    for file in FILES:
-        for name, statement in load(package, file).items():
+    for home, file in [(package, file) for file in FILES] + [(PACKAGE, file) for file in SHARED]:
+        for name, statement in load(home, file).items():
             assert name not in found, f"two blocks have the name {name}"
             found[name] = statement
     return found
