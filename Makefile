@@ -12,10 +12,13 @@ test:      ## every check and test, as CI runs them
 quick:     ## checks and unit tests alone
 	python3 dev.py test --only format lint types typing walls unit
 
-torture:   ## 5,000 random kills, 51,000 effects, 500 poison runs; leaves the ledgers of seeds and outcomes
+torture:   ## 5,000 random kills, 51,000 effects, 500 poison runs, PostgreSQL's bad days; leaves the ledgers of seeds and outcomes
 	build/env-test/bin/python -m tests.torture.kill_campaign --kills 5000 --ledger tests/torture/ledger.jsonl
 	build/env-test/bin/python -m tests.torture.effect_campaign --effects 51000 --records 100 --ledger tests/torture/effect_ledger.jsonl
 	build/env-test/bin/python -m tests.torture.poison_campaign --runs 500 --seed 1000 --ledger tests/torture/poison_ledger.jsonl
+	build/env-test/bin/python -m tests.torture.cut_campaign --cuts 50000 --ledger tests/torture/cut_ledger.jsonl
+	build/env-test/bin/python -m tests.torture.day_campaign --scenes 200 --ledger tests/torture/day_ledger.jsonl
+	build/env-test/bin/python -m tests.torture.effect_campaign --store postgresql --effects 6800 --ledger tests/torture/postgres_effect_ledger.jsonl
 
 bench:     ## the benchmark table
 	python3 dev.py bench -- --write

@@ -136,6 +136,17 @@ class LeaseLost(OnwardError):
     exit_code = 3
 
 
+class HistoryLost(OnwardError):
+    """The store has gone back to an earlier state: it lacks what it had acknowledged. `kept`: the number of its
+    writer's last change that it still has, None where it does not know that writer any more."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, kept: int | None = None):
+        super().__init__(message)
+        self.kept = kept
+
+
 class IllegalTransition(AssertionError):
     """A record state change that the table of transitions does not have: a fault of onward itself."""
 

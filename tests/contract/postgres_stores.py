@@ -72,7 +72,7 @@ class PostgresStores(TableStores):
         self.connection.execute(f"SET search_path TO {self.address.quoted}")
         emptied = "; ".join(f"DELETE FROM {table}" for table in EMPTIED)
         again = "; ".join(f"ALTER SEQUENCE {name} RESTART" for name in COUNTED_FROM_ONE)
-        self.connection.execute(f"BEGIN; {emptied}; {again}; UPDATE numbers SET n = 0; COMMIT")
+        self.connection.execute(f"BEGIN; {emptied}; {again}; UPDATE numbers SET n = 0 WHERE what = 'run'; COMMIT")
         self._set(self.clock.moment)
 
     def open(self, store_inputs: bool = True) -> PostgresWorkStore:

@@ -111,3 +111,14 @@ def test_a_run_that_has_ended_shows_that_its_calls_go_on(bench: Bench) -> None:
         bench.store.take_over(second)
         assert len(claim(bench, second, **asked)) == 1
         bench.store.end_run(second, 3, "stopped")
+
+
+def test_who_waits_for_locks_learns_nothing_of_the_clocks(bench: Bench, off: float) -> None:
+    line = bench.store.store._line
+    bench.start("k")
+    assert line.offset == -off
+    began, moment = bench.clock.now() - 5, bench.stores.clock.moment - 2  # it was read some time between then and now
+    line._compare(moment, began)
+    assert line.offset == -off
+    line._compare(bench.stores.clock.moment + 60, bench.clock.now())
+    assert line.offset == 60 - off, "a clock was set"

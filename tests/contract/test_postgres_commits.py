@@ -22,7 +22,7 @@ from onward.model import State
 from onward.ports.work import Batch, ClaimWish
 from onward.store.postgres import connection as connections
 from onward.store.postgres.address import parse
-from onward.store.postgres.line import Line
+from onward.store.postgres.line import OLD_WRITERS, Line
 from onward.store.postgres.work import PostgresWorkStore
 
 STEPS = 12
@@ -174,7 +174,9 @@ def test_a_stopped_process_in_mid_change_holds_up_others_for_seconds_only(
 def test_the_row_of_a_writer_that_was_tidied_away_is_made_anew(bench: Bench) -> None:
     run = bench.start("k")
     bench.stores.connection.execute("DELETE FROM writers")
+    bench.store.store._line._made_at -= OLD_WRITERS  # it was long idle
     assert len(bench.claim(run)) == 1
+    assert bench.store.take_over(run) == []
 
 
 def test_many_runs_in_threads_share_the_records_and_the_counters_hold(bench: Bench, stores: PostgresStores) -> None:
@@ -207,6 +209,55 @@ def test_many_runs_in_threads_share_the_records_and_the_counters_hold(bench: Ben
     assert sorted(done) == sorted(str(key) for key in keys)
     assert bench.states() == {"succeeded": 300}
     bench.store.pauses(1)
+
+
+def test_a_connection_may_get_lost_as_often_as_it_likes(
+    bench: Bench, stores: PostgresStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onward.store.postgres.line.FIRST_PAUSE", 0.0)
+    cuts: list[Cut] = []
+    cutter = cutter_at(stores, lambda: cuts.pop() if cuts else None)
+    store = through(cutter, stores)
+    run = bench.begin(store).run
+    cuts += ["before"] * 25
+    assert store.renew(run)
+    assert cutter.cuts == 25
+    store.close()
+    cutter.close()
+
+
+def test_a_server_that_was_waited_for_in_vain_is_not_waited_for_again(
+    bench: Bench, stores: PostgresStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cutter = cutter_at(stores, lambda: None)
+    store = through(cutter, stores)
+    run = bench.begin(store).run
+    monkeypatch.setattr(connections, "PATIENCE", 2.0)
+    waited: list[float] = []
+    patiently = connections.patiently
+    monkeypatch.setattr(
+        connections, "patiently", lambda act, address, waits, seconds: patiently(act, address, waits, noted(seconds))
+    )
+
+    def noted(seconds: float) -> float:
+        waited.append(seconds)
+        return min(seconds, 0.5)
+
+    cutter.refuses = True
+    store._line._connection.close()
+    with pytest.raises(StoreWriteError, match="cannot be reached"):
+        store.renew(run)
+    for _ in range(2):
+        with pytest.raises(StoreWriteError, match="cannot be reached"):
+            store.end_run(run, 3, "the run cannot go on")
+    assert waited == [2.0, connections.ONCE_MORE, connections.ONCE_MORE]
+    cutter.refuses = False
+    assert store.renew(run)
+    store._line._connection.close()
+    assert store.renew(run)
+    assert waited[3:] == [connections.ONCE_MORE, 2.0]
+    store.close()
+    cutter.close()
 
 
 def test_an_old_answer_is_not_taken_for_a_new_one(stores: PostgresStores) -> None:

@@ -95,7 +95,6 @@ def test_nobody_listens() -> None:
         place = f"127.0.0.1:{one.getsockname()[1]}"
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(connections, "OPENING", 0.5)
-        patched.setattr("onward.store.postgres.line.MOST_TRIES", 1)
         told = refusal(f"postgresql://me:secret@{place}/work")
     assert "cannot be reached" in told and "secret" not in told
 

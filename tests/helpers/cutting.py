@@ -23,6 +23,7 @@ class Cutter:
         self.port: int = self._listening.getsockname()[1]
         self.cuts = 0
         self.refuses = False
+        self._guard = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -34,16 +35,25 @@ class Cutter:
             if self.refuses:
                 client.close()
                 continue
-            server = socket.create_connection(self._server)
+            try:
+                server = socket.create_connection(self._server)
+            except OSError:
+                client.close()
+                continue
             for one in (client, server):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             link = _Link(client, server, self)
             threading.Thread(target=link.upwards, daemon=True).start()
             threading.Thread(target=link.downwards, daemon=True).start()
 
+    def aim(self, host: str, port: int) -> None:
+        """From now on connections go there."""
+        self._server = (host, port)
+
     def decide(self) -> Cut:
         how = self._when()
-        self.cuts += how is not None
+        with self._guard:
+            self.cuts += how is not None
         return how
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 NOBODY = "nobody"
@@ -85,6 +86,14 @@ class Server:
         while (self.folder / "data" / "postmaster.pid").exists() and self._is_served() and time.monotonic() < until:
             time.sleep(0.05)
 
+    def execute(self, query: str) -> list[tuple[Any, ...]]:
+        """One statement, by a connection of its own; its rows."""
+        import psycopg
+
+        with psycopg.connect(self.url, autocommit=True) as own:
+            cursor = own.execute(query.encode())
+            return cursor.fetchall() if cursor.description else []
+
     def _is_served(self) -> bool:
         with socket.socket() as trying:
             return trying.connect_ex(("127.0.0.1", self.port)) == 0
@@ -112,25 +121,55 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def server(settings: Sequence[str] = ()) -> Iterator[Server]:
-    """A server in a folder of its own, which goes with it. Raises NoServer."""
+def server(settings: Sequence[str] = (), within: Path | None = None, initdb: Sequence[str] = ()) -> Iterator[Server]:
+    """A server in a folder of its own (`within` another one), which goes with it. Raises NoServer."""
     import importlib.util
 
     if importlib.util.find_spec("psycopg") is None:
         raise NoServer("no psycopg: pip install 'psycopg[binary]'")
     binaries = _binaries()
-    folder = Path(tempfile.mkdtemp(prefix="onward-postgres-"))
+    folder = _folder(within)
     try:
-        folder.chmod(0o755)
-        if os.geteuid() == 0:
-            shutil.chown(folder, NOBODY)
         command = [str(binaries / "initdb"), "-D", str(folder / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8"]
         made = subprocess.run(
-            [*command, "--locale=C", "--no-sync", "--no-instructions"], capture_output=True, timeout=120, **_as_nobody()
+            [*command, "--locale=C", "--no-sync", "--no-instructions", *initdb],
+            capture_output=True,
+            timeout=120,
+            **_as_nobody(),
         )
         if made.returncode:
             raise NoServer(f"initdb failed: {made.stderr.decode('utf-8', 'replace')[-2000:]}")
         own = Server(binaries, folder, free_port(), tuple(settings))
+        own.start()
+        try:
+            yield own
+        finally:
+            own.stop(signal.SIGQUIT)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folder(within: Path | None = None) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="onward-postgres-", dir=within))
+    folder.chmod(0o755)
+    if os.geteuid() == 0:
+        shutil.chown(folder, NOBODY)
+    return folder
+
+
+@contextlib.contextmanager
+def standby(primary: Server) -> Iterator[Server]:
+    """Another server, which follows the first one by asynchronous replication. Raises NoServer."""
+    program = primary.binaries / "pg_basebackup"
+    if not program.exists():
+        raise NoServer(f"there is no pg_basebackup in {primary.binaries}")
+    folder = _folder()
+    try:
+        command = [str(program), "-D", str(folder / "data"), "-R", "-X", "stream", "-c", "fast", "--no-sync"]
+        made = subprocess.run([*command, "-d", primary.url], capture_output=True, timeout=120, **_as_nobody())
+        if made.returncode:
+            raise NoServer(f"pg_basebackup failed: {made.stderr.decode('utf-8', 'replace')[-2000:]}")
+        own = Server(primary.binaries, folder, free_port(), primary.settings)
         own.start()
         try:
             yield own

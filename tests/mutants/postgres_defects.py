@@ -6,6 +6,7 @@ from mutants.defect import Defect
 
 COMMITS = "tests/contract/test_postgres_commits.py"
 CLOCKS = "tests/contract/test_postgres_clocks.py"
+LOST = "tests/contract/test_postgres_lost.py"
 WAS_MADE = "return bool(row) and row[0] == self._batch"
 
 POSTGRES_DEFECTS = (
@@ -109,5 +110,124 @@ POSTGRES_DEFECTS = (
         "store/postgres/connection.py",
         (("        connection.execute(ALONE, [address.lock_class, MIGRATING])\n", ""),),
         ("tests/contract/test_postgres_migrations.py", "-k", "at_once"),
+    ),
+    Defect(
+        "loss-unnoticed",
+        "a run goes on, on a server that has lost what it had acknowledged",
+        "store/postgres/line.py",
+        (
+            (" AND batch >= {self.made:d};", ";"),
+            (
+                "        if (batch is None or batch < self.made) and not self._may_be_tidied(batch):\n",
+                "        if False:\n",
+            ),
+        ),
+        (LOST, "-k", "says_so"),
+    ),
+    Defect(
+        "lost-intents-forgotten",
+        "effects whose intents the server has lost are sent once more",
+        "store/postgres/work.py",
+        (
+            (
+                "                number, unknown = self._line.change(make,",
+                "                number, unknown = 1, []\n                (make,",
+            ),
+        ),
+        (LOST, "-k", "intents_that_were_lost"),
+    ),
+    Defect(
+        "absent-believed-after-a-loss",
+        "what was sent anew counts as not applied after the server has lost that it was",
+        "store/postgres/own.sql",
+        (("AND effects.state = 'absent'\nRETURNING", "AND effects.state = 'never'\nRETURNING"),),
+        (LOST, "-k", "doubted"),
+    ),
+    Defect(
+        "namesake-ended",
+        "a run that the server does not know any more ends the one that has its number now",
+        "store/postgres/work.py",
+        (("        if run in self._forgotten:", "        if run is None:"),),
+        (LOST, "-k", "has_its_number"),
+    ),
+    Defect(
+        "replaced-server-untold",
+        "nobody is told that the server has another history than at the last run",
+        "store/postgres/lost.py",
+        (
+            (
+                "    return any(n is not None and name in known",
+                "    return False and any(n is not None and name in known",
+            ),
+        ),
+        (LOST, "-k", "replaced_between_runs"),
+    ),
+    Defect(
+        "all-buried-after-an-outage",
+        "the first run to come back after an outage takes the others for dead",
+        "store/postgres/work.py",
+        ((" and not self._line.is_just_back(self.lease) else []", " else []"),),
+        (LOST, "-k", "after_an_outage"),
+    ),
+    Defect(
+        "standby-written-to",
+        "a standby that is not promoted yet ends a run instead of being waited for",
+        "store/postgres/connection.py",
+        (("    if is_standby and to_write:\n", "    if False:\n"),),
+        ("tests/torture/test_postgres_promoted.py", "-k", "probe"),
+    ),
+    Defect(
+        "key-known-by-the-workers-clock",
+        "how long the far side knows a key is told by a worker's clock",
+        "store/postgres/work.py",
+        (("    entry.first_at -= offset\n", ""),),
+        (CLOCKS, "-k", "entries_are_told"),
+    ),
+    Defect(
+        "starting-server-is-final",
+        "a server that is starting up or shutting down is not waited for",
+        "store/postgres/words.py",
+        (("    errors.AdminShutdown,\n    errors.CrashShutdown,\n", ""),),
+        ("tests/torture/test_postgres_days.py", "-k", "terminated"),
+    ),
+    Defect(
+        "zombie-writes",
+        "a run whose records were taken over goes on changing them",
+        "store/postgres/work.sql",
+        ((" AND fence = :fence AND run = :run AND coalesce(state, '') = 'in_progress'", ""),),
+        ("tests/contract/test_store_facts.py", "-k", "postgres and stale_fence"),
+    ),
+    Defect(
+        "lock-waits-blur-clocks",
+        "while a worker waits for locks, the time that this takes counts as a difference of the clocks",
+        "store/postgres/line.py",
+        (
+            (
+                "        self.offset = min(max(self.offset, moment - self._clock.now()), moment - began)\n",
+                "        self.offset = moment - began\n",
+            ),
+        ),
+        (CLOCKS, "-k", "waits_for_locks"),
+    ),
+    Defect(
+        "server-waited-for-again",
+        "a server that was waited for in vain is waited for again at each act that closes the run",
+        "store/postgres/line.py",
+        (("        self._is_given_up = True\n", ""),),
+        (COMMITS, "-k", "in_vain"),
+    ),
+    Defect(
+        "busy-run-loses-its-lease",
+        "the lease is not renewed as long as there is something to commit",
+        "engine/journal.py",
+        (("            self._renew_when_due()  # there may be no end of what waits\n", ""),),
+        ("tests/unit/test_engine_journal.py", "-k", "no_end_of_what_waits"),
+    ),
+    Defect(
+        "lost-too-often",
+        "a change is given up after twenty lost connections, though there is time",
+        "store/postgres/line.py",
+        (("tries.once_more(most=None)", "tries.once_more()"),),
+        (COMMITS, "-k", "as_often"),
     ),
 )

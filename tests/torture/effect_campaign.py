@@ -1,6 +1,6 @@
 """Effects against a registry that misbehaves, by processes that die around each commit: all is judged from its log.
 
-    python tests/torture/effect_campaign.py --effects 51000 --records 100 --seed 0 [--ledger FILE]
+    python tests/torture/effect_campaign.py --effects 51000 --records 100 --seed 0 [--ledger FILE] [--store postgresql]
 
 Every seed has a habit of the registry, a moment of death and an effect's declaration of its own; the first
 `PAIRS` seeds go through all pairs of the first two. In later ones there may be a second run beside
@@ -21,16 +21,20 @@ import signal
 import sys
 import tempfile
 import time
+import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+import psycopg
+
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from helpers import postgres
 from onward import api
 from onward.cli.main import call
 from torture import forked, looking
@@ -42,7 +46,9 @@ from torture.effect_scenes import (
     SETTLE,
     Scene,
     close_registry,
+    forget_registry,
     make_scene,
+    make_sleeper,
     the_registry,
     write_down,
 )
@@ -52,6 +58,7 @@ from victims.crashes import Blow, install
 
 MOST_RUNS = 12
 SLEEPS = 1000
+SLEEPERS_AT_ONCE, CALLS_AT_ONCE = 5, 2
 
 
 @dataclass
@@ -80,13 +87,38 @@ class Report:
     found: list[str] = field(default_factory=list)
 
 
-def try_seed(seed: int, keep: Path | None = None, records: int = RECORDS) -> Report:
-    """File, die, resume and judge."""
-    began = time.monotonic()
+def try_seed(seed: int, keep: Path | None = None, records: int = RECORDS, server: str = "") -> Report:
+    """File, die, resume and judge. `server`: of PostgreSQL, where the store is to lie there."""
     folder = Path(tempfile.mkdtemp(prefix="onward-effects-"))
-    scene = make_scene(seed, folder, the_registry(), records)
-    name = list(HABITS)[seed % len(HABITS)]
-    report = Report(seed, name, scene.spec.flavour, [f"{blow.point} ({blow.how})" for blow in scene.blows], records)
+    with schema_at(server) as url:
+        return play(make_scene(seed, folder, the_registry(), records, url), list(HABITS)[seed % len(HABITS)], keep)
+
+
+@contextlib.contextmanager
+def schema_at(server: str) -> Iterator[str]:
+    """The address of a schema of its own, which goes again; none without a server."""
+    if not server:
+        yield ""
+        return
+    schema = f"onward_{uuid.uuid4().hex[:12]}"
+    try:
+        yield f"{server}{'&' if '?' in server else '?'}schema={schema}"
+    finally:
+        with psycopg.connect(server, autocommit=True) as own:
+            own.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
+
+
+def try_sleeper(point: str, keep: Path | None = None, records: int = RECORDS, server: str = "") -> Report:
+    """File, sleep at this point past the lease, be overtaken, wake, and judge."""
+    folder = Path(tempfile.mkdtemp(prefix="onward-effects-"))
+    with schema_at(server) as url:
+        return play(make_sleeper(point, folder, the_registry(), records, url), "sleeps", keep)
+
+
+def play(scene: Scene, name: str, keep: Path | None) -> Report:
+    began, folder = time.monotonic(), scene.folder
+    points = [f"{blow.point} ({blow.how})" for blow in scene.blows]
+    report = Report(scene.seed, name, scene.spec.flavour, points, scene.records)
     write_down(scene)
     scene.registry.switch(**scene.switches)
     try:
@@ -98,11 +130,12 @@ def try_seed(seed: int, keep: Path | None = None, records: int = RECORDS) -> Rep
         report.found.append(f"{type(error).__name__}: {error}")
     report.seconds = round(time.monotonic() - began, 2)
     if report.found and keep is not None:
-        shutil.copytree(folder, keep / str(seed), dirs_exist_ok=True)
+        kept = keep / folder.name
+        shutil.copytree(folder, kept, dirs_exist_ok=True)
         scene.registry.also()
         with contextlib.suppress(OSError):
-            shutil.copyfile(scene.registry.book, keep / str(seed) / "registry.db")
-            shutil.copyfile(f"{scene.registry.book}-wal", keep / str(seed) / "registry.db-wal")
+            shutil.copyfile(scene.registry.book, kept / "registry.db")
+            shutil.copyfile(f"{scene.registry.book}-wal", kept / "registry.db-wal")
     shutil.rmtree(folder, ignore_errors=True)
     return report
 
@@ -171,7 +204,7 @@ def weigh(scene: Scene, report: Report) -> list[str]:
     report.most_requests = max((one.requests for one in verdicts.values()), default=0)
     report.applied = sum(one.applied > 0 for one in verdicts.values())
     found = [*twice(scene, report, verdicts), *told_wrongly(scene, report, verdicts)]
-    found += looking.contradictions(scene.victim.store)
+    found += looking.contradictions(scene.victim.address)
     said = re.sub(r"calls went on failing \([\w.]+\)", "an outage", scene.victim.said)
     if "Traceback" in said or "Error" in said:
         found.append(f"a run said: {said[-1500:]}")
@@ -196,7 +229,7 @@ def told_wrongly(scene: Scene, report: Report, verdicts: dict[str, Verdict]) -> 
     found = []
     status = status_of(scene)
     counts = {state: number for state, number in status["counts"].items() if number}
-    done = {"|".join(map(str, one.key)): one.outputs for one in api.results("filings", store=str(scene.victim.store))}
+    done = {"|".join(map(str, one.key)): one.outputs for one in api.results("filings", store=scene.victim.address)}
     report.unconfirmed = counts.get("unconfirmed", 0)
     if counts.get("succeeded", 0) + report.unconfirmed != scene.records:
         found.append(f"counts {counts} of {scene.records} records: {failures_of(scene)}")
@@ -219,7 +252,7 @@ def status_of(scene: Scene) -> dict[str, Any]:
     """What `onward status --json` says."""
     told = io.StringIO()
     with contextlib.redirect_stdout(told):
-        code = call(["status", "--store", str(scene.victim.store), "--job", "filings", "--json"])
+        code = call(["status", "--store", scene.victim.address, "--job", "filings", "--json"])
     if code:
         raise AssertionError(f"status ended with {code}")
     found: dict[str, Any] = json.loads(told.getvalue())
@@ -227,7 +260,7 @@ def status_of(scene: Scene) -> dict[str, Any]:
 
 
 def failures_of(scene: Scene) -> str:
-    found = list(api.failures("filings", store=str(scene.victim.store)))
+    found = list(api.failures("filings", store=scene.victim.address))
     return json.dumps(found, default=str)[:600]
 
 
@@ -239,6 +272,7 @@ def campaign(
     ledger: TextIO | None,
     tell: Callable[[Report], None] = lambda report: None,
     records: int = RECORDS,
+    server: str = "",
 ) -> list[Report]:
     """Seeds from `seed` on until so many effects have been filed. Most of the time is waiting: workers may be many."""
     reports: list[Report] = []
@@ -247,7 +281,7 @@ def campaign(
         waiting: set[Future[Report]] = set()
         while started < effects or waiting:
             while started < effects and len(waiting) < workers:
-                waiting.add(pool.submit(try_seed, seed, keep, records))
+                waiting.add(pool.submit(try_seed, seed, keep, records, server))
                 seed, started = seed + 1, started + records
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for future in done:
@@ -257,6 +291,16 @@ def campaign(
                     ledger.write(json.dumps(asdict(reports[-1])) + "\n")
                     ledger.flush()
         for _ in range(workers):
+            pool.submit(close_registry)
+    return reports
+
+
+def sleepers(points: Sequence[str], server: str, keep: Path | None = None, records: int = 6) -> list[Report]:
+    """A scene for each point of an effect's course, some at once: most of the time is waiting."""
+    with ProcessPoolExecutor(SLEEPERS_AT_ONCE, initializer=forget_registry) as pool:
+        playing = [pool.submit(try_sleeper, point, keep, records, server) for point in points]
+        reports = [one.result() for one in playing]
+        for _ in range(SLEEPERS_AT_ONCE):
             pool.submit(close_registry)
     return reports
 
@@ -295,16 +339,22 @@ def main() -> int:
     parser.add_argument("--ledger", type=Path)
     parser.add_argument("--keep", type=Path, help="where folders of scenes with findings are kept")
     parser.add_argument("--only", type=int, help="this one seed")
+    parser.add_argument("--store", choices=["sqlite", "postgresql"], default="sqlite")
     options = parser.parse_args()
+    with postgres.database() if options.store == "postgresql" else contextlib.nullcontext("") as server:
+        return _tried(options, server)
+
+
+def _tried(options: argparse.Namespace, server: str) -> int:
     began = time.monotonic()
     if options.only is not None:
-        reports = [try_seed(options.only, options.keep, options.records)]
+        reports = [try_seed(options.only, options.keep, options.records, server)]
         print(json.dumps(asdict(reports[0]), indent=1))
         close_registry()
     else:
         ledger = options.ledger.open("a") if options.ledger else None
         reports = campaign(
-            options.effects, options.seed, options.workers, options.keep, ledger, records=options.records
+            options.effects, options.seed, options.workers, options.keep, ledger, records=options.records, server=server
         )
     print(summary(reports, time.monotonic() - began))
     found = verdict(reports) if options.only is None else reports[0].found

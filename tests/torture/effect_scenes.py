@@ -24,7 +24,7 @@ DEADLINE, SETTLE = 1.5, 1.0
 LANDING = 1.4
 PLACES = ("US-CA", "US-DE", "US-NV", "US-NY", "US-TX")
 ALWAYS = 1000
-SHORT_LEASE = "4"
+SHORT_LEASE, SHORTER_LEASE = "4", "2"
 
 
 class Habit(NamedTuple):
@@ -90,13 +90,17 @@ class Scene:
     blows: tuple[Blow, ...]
     records: int
     beside: bool
+    url: str = ""
+    """Of a store on PostgreSQL; elsewhere it is a file in the folder."""
 
     @property
     def victim(self) -> forked.Victim:
         environment = {"VICTIM_SPEC": str(self.folder / "spec.json")}
-        if any(blow.how == "stop" for blow in self.blows):
+        if self.url:  # only its lease tells that a run has died
+            environment["ONWARD_LEASE"] = SHORTER_LEASE
+        elif any(blow.how == "stop" for blow in self.blows):
             environment["ONWARD_LEASE"] = SHORT_LEASE
-        return forked.Victim(forked.VICTIMS / "filings.py", "filings", self.folder, environment)
+        return forked.Victim(forked.VICTIMS / "filings.py", "filings", self.folder, environment, url=self.url)
 
     @property
     def entities(self) -> str:
@@ -113,8 +117,8 @@ class Scene:
         return self.spec.flavour in self.habit.for_a_person or self.spec.flavour == "confirm"
 
 
-def make_scene(seed: int, folder: Path, registry: Registry, records: int = RECORDS) -> Scene:
-    """What a seed stands for."""
+def make_scene(seed: int, folder: Path, registry: Registry, records: int = RECORDS, url: str = "") -> Scene:
+    """What a seed stands for. `url`: of a store on PostgreSQL."""
     draw = random.Random(seed)
     name = list(HABITS)[seed % len(HABITS)]
     habit, point = HABITS[name], POINTS[seed // len(HABITS) % len(POINTS)]
@@ -153,9 +157,31 @@ def make_scene(seed: int, folder: Path, registry: Registry, records: int = RECOR
         expires=expires,
         confirm_within=6.0 if name == "409 for ever" else 3600.0,
     )
-    # Elsewhere the journal's thread might be in the middle of a commit: asleep, it would keep the store to itself.
-    blows = tuple(replace(blow, how="kill") if blow.point in CALLS and blow.how == "stop" else blow for blow in blows)
-    return Scene(seed, folder, registry, spec, habit, switches, blows, records, beside)
+    if not url:
+        # Elsewhere the journal's thread might be in the middle of a commit: asleep, it would keep a file to itself.
+        is_apt = [blow.point not in CALLS or blow.how != "stop" for blow in blows]
+        blows = tuple(blow if apt else replace(blow, how="kill") for blow, apt in zip(blows, is_apt, strict=True))
+    return Scene(seed, folder, registry, spec, habit, switches, blows, records, beside, url)
+
+
+HABIT_FOR = {
+    "unknown": ("reset after apply", {"reset_after_apply": [1.0, 1]}),
+    "absent": ("429 in seconds", {"throttle": [1.0, 1]}),
+    "intent again": ("reset before apply", {"reset_before_apply": [1.0, 1]}),
+}
+"""Habits that surely bring a course to such a point."""
+
+
+def make_sleeper(point: str, folder: Path, registry: Registry, records: int = RECORDS, url: str = "") -> Scene:
+    """One that sleeps at the point past its lease, is overtaken, and wakes."""
+    name, surely = HABIT_FOR.get(point.partition(" ")[2], ("slow acknowledgement", {}))
+    seed = list(HABITS).index(name)
+    scene = make_scene(seed, folder, registry, records, url)
+    flavour = "probe confirm" if "probe confirm" in scene.habit.flavours else "probe"
+    blow = Blow(point, nth=1, how="stop", mark=str(folder / "struck-0"))
+    switches = {**scene.switches, **surely, "dedupe_window": 0.0}
+    spec = replace(scene.spec, flavour=flavour, concurrency=2, pace=0.0)
+    return replace(scene, spec=spec, switches=switches, blows=(blow,), beside=False)
 
 
 def write_down(scene: Scene) -> None:
@@ -184,6 +210,11 @@ async def _warm(url: str) -> None:
     TypeAdapter(Filing), TypeAdapter(Receipt)
     async with httpx.AsyncClient(base_url=url) as client:
         await client.get("/switches")
+
+
+def forget_registry() -> None:
+    """In a process that was just forked: that of its parent is not its own."""
+    _registry.clear()
 
 
 def close_registry() -> None:

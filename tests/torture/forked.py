@@ -27,7 +27,7 @@ VICTIMS = Path(__file__).parents[1] / "victims"
 class Victim:
     """A job file, the job's name, and the folder where store, step log, acknowledgements and texts are kept.
 
-    `stay`: seconds that a run stays for what is unconfirmed once all else is done.
+    `stay`: seconds that a run stays for what is unconfirmed once all else is done. `url`: a store elsewhere.
     """
 
     file: Path
@@ -36,6 +36,12 @@ class Victim:
     environment: Mapping[str, str]
     store_name: str = "store.db"
     stay: float = 60.0
+    url: str = ""
+
+    @property
+    def address(self) -> str:
+        """Of the store, as `--store` takes it."""
+        return self.url or str(self.store)
 
     @property
     def store(self) -> Path:
@@ -86,7 +92,7 @@ def run_job(victim: Victim, prepare: Callable[[], None]) -> int:
     listeners = [(lambda event, fields: note_acknowledged(victim.acks, event, fields), True)]
     prepare()
     try:
-        options = runner.Options(store=str(victim.store), listeners=listeners, wait=victim.stay)
+        options = runner.Options(store=victim.address, listeners=listeners, wait=victim.stay, waits=print)
         result = runner.run(job, job.bind(), options)
     except OnwardError as error:
         print(error)

@@ -1,4 +1,4 @@
-"""What a store holds, read straight from the file: lines as an export has them, counts as a status has them.
+"""What a store holds, read straight from its tables: lines as an export has them, counts as a status has them.
 
 The product's own export and status are judged elsewhere; here they must not be able to hide what the store says.
 """
@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import psycopg
 
 from judge import chains
+from onward.store.postgres import texts
+from onward.store.postgres.address import is_postgres, parse
 
 STATES = ("pending", "in_progress", "succeeded", "failed", "unconfirmed", "quarantined")
 
@@ -22,7 +25,38 @@ SELECT r.key, (SELECT value FROM inputs i WHERE i.record = r.id AND i.generation
 FROM records r JOIN lineages l ON l.id = r.lineage WHERE r.state = 'succeeded' ORDER BY r.position"""
 
 
-def connect(store: str | Path) -> apsw.Connection:
+class Served:
+    """A store on PostgreSQL that is asked as one in a file is."""
+
+    def __init__(self, url: str):
+        address = parse(url)
+        self._connection = psycopg.connect(address.server, autocommit=True)
+        self._connection.execute(
+            f"SET search_path TO {address.quoted}; SET default_transaction_read_only TO on".encode()
+        )
+
+    def execute(self, sql: str, bindings: Any = ()) -> Any:
+        given = [texts.held(one) if isinstance(one, str) else one for one in bindings]
+        rows = self._connection.execute(sql.replace("?", "%s").encode(), given).fetchall()
+        found = [tuple(texts.given(one) if isinstance(one, str) else one for one in row) for row in rows]
+        return _Rows(found)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class _Rows(list[tuple[Any, ...]]):
+    def fetchone(self) -> tuple[Any, ...] | None:
+        return self[0] if self else None
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return self
+
+
+def connect(store: str | Path) -> Any:
+    """What answers to `execute`, and can be closed."""
+    if is_postgres(str(store)):
+        return Served(str(store))
     connection = apsw.Connection(str(store), flags=apsw.SQLITE_OPEN_READWRITE)
     connection.set_busy_timeout(10_000)
     connection.execute("PRAGMA query_only = 1")
@@ -57,8 +91,8 @@ def status(store: str | Path) -> dict[str, Any]:
     """Counters, steps and runs of a store with one instance."""
     connection = connect(store)
     counted = dict.fromkeys(STATES, 0)
-    counted.update(connection.execute("SELECT name, n FROM counts WHERE what = 'state'"))
-    steps = connection.execute("SELECT name, n FROM counts WHERE what = 'step'")
+    counted.update(_counted(connection, "state"))
+    steps = _counted(connection, "step").items()
     complete = connection.execute("SELECT source_complete FROM instances").fetchone()
     runs = connection.execute("SELECT id, started, ended, exit_code, reason FROM runs ORDER BY id")
     names = ("run", "started", "ended", "exit_code", "reason")
@@ -73,6 +107,12 @@ def status(store: str | Path) -> dict[str, Any]:
     return found
 
 
+def _counted(connection: Any, what: str) -> dict[str, int]:
+    """Counters that are not zero; on PostgreSQL each run has some of its own."""
+    query = "SELECT name, CAST(sum(n) AS bigint) FROM counts WHERE what = ? GROUP BY name HAVING sum(n) <> 0"
+    return dict(connection.execute(query, (what,)))
+
+
 def keys_in(store: str | Path, state: str) -> set[str]:
     """The keys, as JSON text, of the records in one state."""
     connection = connect(store)
@@ -81,21 +121,24 @@ def keys_in(store: str | Path, state: str) -> set[str]:
     return keys
 
 
-def acknowledgeable(connection: apsw.Connection) -> set[tuple[str, str]]:
+def acknowledgeable(connection: Any) -> set[tuple[str, str]]:
     """Key (JSON text) and step of every checkpoint in the store."""
     query = "SELECT key, checkpoints.step FROM checkpoints JOIN records ON records.id = checkpoints.record"
     return set(connection.execute(query))
 
 
-def contradictions(store: str | Path | apsw.Connection) -> list[str]:
+def contradictions(store: str | Path | Any) -> list[str]:
     """What does not fit together inside the store: pages, counters against rows, states against checkpoints, and the
     chains of the history."""
-    connection = store if isinstance(store, apsw.Connection) else connect(store)
-    found = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
+    given = not isinstance(store, str | Path)
+    connection = store if given else connect(store)
+    found = []
+    if isinstance(connection, apsw.Connection):
+        found = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
     rows = Counter(
         dict(connection.execute("SELECT state, count(*) FROM records WHERE vanished = 0 GROUP BY state").fetchall())
     )
-    counted = Counter(dict(connection.execute("SELECT name, n FROM counts WHERE what = 'state'").fetchall()))
+    counted = Counter(_counted(connection, "state"))
     found += [
         f"{counted[state]} counted as {state}, {rows[state]} are" for state in STATES if counted[state] != rows[state]
     ]
@@ -105,7 +148,7 @@ def contradictions(store: str | Path | apsw.Connection) -> list[str]:
             " AND r.generation = c.generation GROUP BY c.step"
         )
     )
-    said = dict(connection.execute("SELECT name, n FROM counts WHERE what = 'step' AND n <> 0"))
+    said = _counted(connection, "step")
     if steps != said:
         found.append(f"checkpoints counted as {said}, there are {steps}")
     for key, versions, generation, record in connection.execute(
@@ -120,7 +163,8 @@ def contradictions(store: str | Path | apsw.Connection) -> list[str]:
         }
         if missing := [step for step, _ in json.loads(versions) if step not in made]:
             found.append(f"{key} succeeded without checkpoints of {', '.join(missing)}")
-    found += chains.broken(connection)
-    if not isinstance(store, apsw.Connection):
+    is_file = isinstance(connection, apsw.Connection)
+    found += chains.broken(connection) if is_file else chains.broken_among(connection.execute)
+    if not given:
         connection.close()
     return found

@@ -291,6 +291,25 @@ def test_the_lease_is_renewed_while_nothing_happens() -> None:
     bench.journal.close()
 
 
+def test_the_lease_is_renewed_though_there_is_no_end_of_what_waits() -> None:
+    bench = Bench(renew_every=0.0)
+    committed = bench.hears.committed
+
+    def more(facts: list[Fact], outcome: Outcome) -> None:
+        committed(facts, outcome)
+        if len(bench.hears.facts) < 50:
+            bench.journal.state(fact(len(bench.hears.facts)))
+            bench.journal.flush()
+
+    bench.hears.committed = more  # type: ignore[method-assign]
+    bench.journal.state(fact(0))
+    bench.journal.start()
+    bench.journal.flush()
+    until(lambda: len(bench.hears.facts) >= 50)
+    assert bench.store.renewals >= 45
+    bench.journal.close()
+
+
 def test_the_lease_is_not_renewed_for_a_loop_that_hangs_longer_than_it_may() -> None:
     bench = Bench(renew_every=0.0)
     bench.journal.alive_until = bench.clock.steady() + 100

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,12 +53,12 @@ _SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "stop": signal.SIGST
 
 def install(blow: Blow | None) -> None:
     """Have this process suffer the blow."""
-    from onward.store.sqlite.work import SqliteWorkStore
+    from onward.store.sql.work import SqlWorkStore
 
     _Plan.blow, _Plan.passed = blow, 0
-    write = SqliteWorkStore.write
+    write = SqlWorkStore.write
 
-    def wrapped(self: SqliteWorkStore, run: int, batch: Any) -> Any:
+    def wrapped(self: SqlWorkStore, run: int, batch: Any) -> Any:
         said = set(_said(batch.facts))
         for what in said:
             pass_by(f"before {what}")
@@ -66,7 +67,34 @@ def install(blow: Blow | None) -> None:
             pass_by(f"after {what}")
         return outcome
 
-    SqliteWorkStore.write = wrapped  # type: ignore[method-assign]
+    SqlWorkStore.write = wrapped  # type: ignore[method-assign]
+
+
+class Pulse:
+    """Notices when this process was asleep. A send that it had decided upon before, and makes as it wakes, began then:
+    nobody but the receiver could stop it."""
+
+    BEAT, ASLEEP, JUST = 0.02, 1.0, 0.5
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self._fell, self._woke = 0.0, float("-inf")
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def _beat(self) -> None:
+        while True:
+            time.sleep(self.BEAT)
+            now = time.monotonic()
+            if now - self._last > self.ASLEEP:
+                self._fell, self._woke = self._last, now
+            self._last = now
+
+    def age(self) -> float:
+        """For how many seconds what is about to be sent has been under way."""
+        now, last = time.monotonic(), self._last
+        if now - last > self.ASLEEP:
+            return now - last
+        return now - self._fell if now - self._woke < self.JUST else 0.0
 
 
 def pass_by(point: str) -> None:

@@ -1,8 +1,11 @@
-"""Two hundred records whose outputs take 1.6 MB together: more than a small disk holds. VICTIM_FOLDER has the log."""
+"""Two hundred records whose outputs take 1.6 MB together, and cannot be packed: more than a small disk holds.
+VICTIM_FOLDER has the log; VICTIM_PACE: seconds that each step takes."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,11 @@ from judge import steplog
 
 KEYS = list(range(200))
 STEPS = ("one", "two")
+PACE = float(os.environ.get("VICTIM_PACE", "0"))
+
+
+def filling(seed: int) -> str:
+    return random.Random(seed).randbytes(2000).hex()
 
 
 def declare(folder: Path) -> onward.Job:
@@ -24,12 +32,14 @@ def declare(folder: Path) -> onward.Job:
     @job.step(version="1")
     async def one(record: Any) -> Any:
         steplog.log_start(log, record["id"], "one")
-        return {"key": record["id"], "filling": "o" * 4000}
+        await asyncio.sleep(PACE)
+        return {"key": record["id"], "filling": filling(record["id"])}
 
     @job.step(version="1")
     async def two(record: Any, one: Any) -> Any:
         steplog.log_start(log, record["id"], "two")
-        return {"key": one["key"], "filling": "t" * 4000}
+        await asyncio.sleep(PACE)
+        return {"key": one["key"], "filling": filling(-1 - one["key"])}
 
     return job
 

@@ -70,6 +70,7 @@ class Journal:
         self._error: BaseException | None = None
         self._warned = False
         self._renewed_at = clock.steady()
+        self._renewed = time.monotonic()
         self._thread = threading.Thread(target=self._work, name="onward-journal", daemon=True)
 
     def start(self) -> None:
@@ -142,7 +143,7 @@ class Journal:
         return not self._thread.is_alive()
 
     def _work(self) -> None:
-        renewed = time.monotonic()
+        self._renewed = time.monotonic()
         self._renewed_at = self._clock.steady()
         try:
             while True:
@@ -151,9 +152,7 @@ class Journal:
                 closing = self._closing
                 self._commit_waiting()
                 self._answer()
-                if time.monotonic() - renewed >= self._renew_every:
-                    renewed = time.monotonic()
-                    self._renew()
+                self._renew_when_due()
                 if closing and not (self._facts or self._blocks or self._questions or self._spending):
                     break
             self._error = OnwardError("the run has ended")
@@ -189,6 +188,7 @@ class Journal:
             for (_, asked), reserved in zip(reserving, outcome.reserved, strict=True):
                 _give(asked, reserved)
             was_cut = bool(self._facts) and sum(map(size_of, batch.facts)) >= LARGE_BATCH
+            self._renew_when_due()  # there may be no end of what waits
             if len(self._facts) < FLUSH_AT and not self._wake.is_set() and not was_cut:
                 return
 
@@ -212,6 +212,11 @@ class Journal:
                 _refuse(future, error)
                 raise
             _give(future, answer)
+
+    def _renew_when_due(self) -> None:
+        if time.monotonic() - self._renewed >= self._renew_every:
+            self._renewed = time.monotonic()
+            self._renew()
 
     def _renew(self) -> None:
         if self._clock.steady() > self.alive_until:

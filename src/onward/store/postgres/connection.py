@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,11 +17,15 @@ from onward.store.postgres import statements, words
 from onward.store.postgres.address import Address
 from onward.store.postgres.transaction import ALONE, Connection
 
+logging.getLogger("psycopg").addHandler(logging.NullHandler())  # what it warns of, people are told in words
+
 OLDEST_SERVER = 140000
 OPENING = 5.0
 """Seconds for which a database that cannot be reached is waited for at first."""
 PATIENCE = 120.0
 """Seconds for which a database that is gone is waited for."""
+ONCE_MORE = 1.0
+"""Seconds for which one is waited for that has been waited for in vain."""
 LONG_WAIT = 2.0
 CONNECT_SECONDS = 10
 LOCK_SECONDS = 60
@@ -37,8 +42,9 @@ _KEPT = {
 }
 
 
-def connect(address: Address) -> Connection:
-    """A connection in which every transaction is begun by hand. Raises the driver's errors."""
+def connect(address: Address, to_write: bool = False) -> Connection:
+    """A connection in which every transaction is begun by hand. Raises the driver's errors. `to_write`: a standby is as
+    good as a server that is gone, for it may lag, and be promoted in a moment."""
     given = psycopg.conninfo.conninfo_to_dict(address.server)
     connection: Connection = psycopg.connect(
         **{**_KEPT, **given},  # type: ignore[arg-type]
@@ -46,9 +52,14 @@ def connect(address: Address) -> Connection:
         cursor_factory=psycopg.RawCursor,
     )
     connection.adapters.register_loader("json", TextLoader)
+    asked = connection.execute("SELECT pg_backend_pid(), pg_is_in_recovery()").fetchone()
+    assert asked is not None
+    process, is_standby = asked
+    if is_standby and to_write:
+        connection.close()
+        raise psycopg.OperationalError("it is a standby, which can only be read")
     # A pooler tells another process's number than the server does: behind one, statements are not prepared.
-    pooled = _single(connection, "SELECT pg_backend_pid()") != connection.info.backend_pid
-    connection.prepare_threshold = None if pooled else 5
+    connection.prepare_threshold = None if process != connection.info.backend_pid else 5
     return connection
 
 

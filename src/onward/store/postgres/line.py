@@ -10,8 +10,9 @@ from enum import Enum
 from typing import TypeVar
 
 import psycopg
+from psycopg import errors
 
-from onward.errors import StoreError
+from onward.errors import HistoryLost, StoreError
 from onward.ports.clock import Clock
 from onward.store.postgres import connection as connections
 from onward.store.postgres import words
@@ -25,6 +26,8 @@ LEDGER = 0
 MOST_TRIES = 20
 FIRST_PAUSE = 0.01
 OLD_WRITERS = 30 * 86400
+COME_BACK = 10.0
+"""Seconds that runs get at least to come back after an outage, however short their leases."""
 
 
 class Lock(Enum):
@@ -42,7 +45,8 @@ class Line:
     """Writes through one connection at a time, which is opened anew when it was lost.
 
     Each change notes its number in the row of its writer as it begins. Where the answer to a COMMIT got lost, that row
-    tells what became of it: to read it means to wait until the lost transaction has ended either way.
+    tells what became of it: to read it means to wait until the lost transaction has ended either way. And where it has
+    a lower number than was acknowledged, or is gone, the server has lost what it had acknowledged: HistoryLost.
     """
 
     def __init__(self, address: Address, clock: Clock, waits: Callable[[str], None] | None = None, create: bool = True):
@@ -51,6 +55,12 @@ class Line:
         self._waits = waits
         self._writer = str(uuid.uuid4())
         self._batch = 0
+        self.made = 0
+        """The number of the last change that is known to be durable."""
+        self._made_at = clock.now()
+        self._answered = time.monotonic()
+        self._was_away, self._back_at = 0.0, 0.0
+        self._is_given_up = False
         self.offset = 0.0
         self._reading: PostgresTransaction | None = None
         self._schema = connections.newest()
@@ -63,12 +73,16 @@ class Line:
         self.new = False
         while True:
             opened = connections.patiently(
-                lambda: connections.connect(self.address), self.address, self._waits, connections.OPENING
+                lambda: connections.connect(self.address, to_write=True), self.address, self._waits, connections.OPENING
             )
             try:
                 self._synchronous = connections.check(opened, self.address, self._waits)
                 self.new = connections.migrate(opened, self.address, create) or self.new
                 self._sign_in(opened)
+                began = self._clock.now()
+                row = opened.execute(f"SELECT {self.address.quoted}.moment()".encode()).fetchone()
+                assert row is not None
+                self._compare(row[0], began)
                 return opened
             except BaseException as error:
                 opened.close()
@@ -89,10 +103,14 @@ class Line:
         if self._reading is not None:
             yield self._reading
             return
-        began = self._clock.now()
         self._reconnect()
-        cursor = self._connection.execute((connections.reading(self.address) + "SELECT moment()").encode())
-        moment = _last_row(cursor)[0]
+        began = self._clock.now()
+        ask = f"SELECT moment(), (SELECT batch FROM writers WHERE id = '{self._writer}')"
+        with self._store_expected():
+            moment, batch = _last_row(self._connection.execute((connections.reading(self.address) + ask).encode()))
+        if (batch is None or batch < self.made) and not self._may_be_tidied(batch):
+            connections.roll_back(self._connection)
+            raise self._lost(batch)
         self._reading = self._transaction(moment, began)
         try:
             yield self._reading
@@ -108,7 +126,7 @@ class Line:
                 with self.reading() as transaction:
                     return ask(transaction)
             except psycopg.Error as error:
-                if not words.is_lost(error) or not tries.once_more():
+                if not self._may_try_again(error, tries):
                     raise
                 self._lose()
 
@@ -139,12 +157,12 @@ class Line:
             except psycopg.Error as error:
                 self._undo(error)
                 if words.is_lost(error) and self._was_made():
-                    return made
+                    return self._acknowledged(made)
                 if not self._may_try_again(error, tries):
                     raise
                 continue
             if done == "COMMIT":
-                return made
+                return self._acknowledged(made)
             raise StoreError(f"{self.address.shown} undid a change without a reason")
 
     def _begin(self, locks: Sequence[tuple[int, Lock]], about: Mapping[str, int] | None) -> PostgresTransaction:
@@ -154,7 +172,8 @@ class Line:
         taken = "".join(f"SELECT {how.value}({number}, {which:d});" for which, how in locks)
         text = (
             connections.beginning(self.address, "READ COMMITTED", self._synchronous)
-            + f"UPDATE writers SET batch = {self._batch:d} WHERE id = '{self._writer}';"
+            + f"UPDATE writers SET batch = {self._batch:d}, opened = moment()"
+            + f" WHERE id = '{self._writer}' AND batch >= {self.made:d};"
             + taken
             + f"SELECT moment(), (SELECT max(schema_version) FROM about), "
             f"(SELECT batch FROM writers WHERE id = '{self._writer}')"
@@ -162,27 +181,68 @@ class Line:
         names = FORESEEN if about is not None else ()
         if about is not None:
             text += f";{foreseeing(about)}"
-        answers = _answers(self._connection.execute(text.encode()))[-1 - len(names) :]
+        with self._store_expected():
+            answers = _answers(self._connection.execute(text.encode()))[-1 - len(names) :]
         moment, version, batch = answers[0][0]
+        if batch != self._batch:
+            connections.roll_back(self._connection)
+            if not self._may_be_tidied(batch):
+                raise self._lost(batch)
+            self._sign_in(self._connection)
+            self.made = 0
+            return self._begin(locks, about)
         if version != self._schema:
             raise connections.changed_meanwhile()
-        if batch is None:  # somebody has tidied it away
-            connections.roll_back(self._connection)
-            self._sign_in(self._connection)
-            return self._begin(locks, about)
         foreseen = {name: Foreseen(about or {}, rows) for name, rows in zip(names, answers[1:], strict=True)}
         return self._transaction(moment, began, foreseen)
+
+    @contextlib.contextmanager
+    def _store_expected(self) -> Iterator[None]:
+        """It was there when this line was opened."""
+        try:
+            yield
+        except (errors.UndefinedTable, errors.InvalidSchemaName, errors.UndefinedFunction):
+            connections.roll_back(self._connection)
+            raise self._lost(None) from None
+
+    def _may_be_tidied(self, batch: int | None) -> bool:
+        """Whether its row is missing because nothing was changed for so long."""
+        return batch is None and self._clock.now() - self._made_at >= OLD_WRITERS
+
+    def _lost(self, batch: int | None) -> HistoryLost:
+        lacks = "it knows nothing of this process any more"
+        if batch is not None:
+            number = self.made - batch
+            lacks = f"it lacks {number} change{'s' if number > 1 else ''} that it had acknowledged to this process"
+        return HistoryLost(
+            f"{self.address.shown} has gone back to an earlier state: {lacks}. A standby was promoted that had not "
+            "received everything, or a copy was restored",
+            batch,
+        )
+
+    def sign_in_anew(self) -> None:
+        """As another writer, on a server that has lost what this one had written."""
+        with self.explained():
+            self._reconnect()
+            self._writer = str(uuid.uuid4())
+            self._sign_in(self._connection)
+            self.made = 0
+
+    def _acknowledged(self, made: T) -> T:
+        self.made, self._made_at = self._batch, self._clock.now()
+        return made
 
     def _transaction(
         self, moment: float, began: float, foreseen: Mapping[str, Foreseen] | None = None
     ) -> PostgresTransaction:
-        """The clocks are compared as nearly as the waiting for locks lets them be."""
-        ahead, behind = moment - began, moment - self._clock.now()
-        offset = ahead if abs(ahead) < abs(behind) else behind
-        if ahead * behind <= 0:  # it was read between the two: they agree
-            offset = 0.0
-        self.offset = offset
-        return PostgresTransaction(self._connection, moment, offset, self.address.lock_class, foreseen)
+        self._compare(moment, began)
+        self._answered = time.monotonic()
+        return PostgresTransaction(self._connection, moment, self.offset, self.address.lock_class, foreseen)
+
+    def _compare(self, moment: float, began: float) -> None:
+        """The server's clock was read between `began` and now: what is known of its offset holds as long as that does
+        not contradict it. Who waited for locks meanwhile learns nothing."""
+        self.offset = min(max(self.offset, moment - self._clock.now()), moment - began)
 
     def _sign_in(self, connection: Connection) -> None:
         """The row by which it is told what became of a commit; rows of writers that are long gone go."""
@@ -204,16 +264,19 @@ class Line:
             try:
                 self._reconnect()
                 began = connections.beginning(self.address, "READ COMMITTED", self._synchronous)
-                row = _last_row(self._connection.execute((began + ask).encode()))
+                with self._store_expected():
+                    row = _last_row(self._connection.execute((began + ask).encode()))
                 connections.roll_back(self._connection)
                 return bool(row) and row[0] == self._batch
             except psycopg.Error as error:
                 self._undo(error)
-                if not (words.is_lost(error) or isinstance(error, words.BEGUN_AGAIN)) or not tries.once_more():
+                if not self._may_try_again(error, tries):
                     raise
 
     def _may_try_again(self, error: psycopg.Error, tries: _Tries) -> bool:
-        return (words.is_lost(error) or isinstance(error, words.BEGUN_AGAIN)) and tries.once_more()
+        if words.is_lost(error):
+            return not self._is_given_up and tries.once_more(most=None)
+        return isinstance(error, words.BEGUN_AGAIN) and tries.once_more()
 
     def _undo(self, error: psycopg.Error) -> None:
         if words.is_lost(error):
@@ -227,10 +290,22 @@ class Line:
 
     def _reconnect(self) -> None:
         if self._connection.closed:
-            self._connection = self._patiently(lambda: connections.connect(self.address))
+            self._connection = self._patiently(lambda: connections.connect(self.address, to_write=True))
+            self._back_at = time.monotonic()
+            self._was_away = self._back_at - self._answered
+
+    def is_just_back(self, lease: float) -> bool:
+        """Whether the server was away for so long that leases may have run out though their runs live: those come back,
+        too, before another lease is over."""
+        return self._was_away > lease / 4 and time.monotonic() - self._back_at < max(lease, COME_BACK)
 
     def _patiently(self, act: Callable[[], Connection]) -> Connection:
-        return connections.patiently(act, self.address, self._waits)
+        """A server that was waited for in vain is not waited for again, by whoever closes what was going on."""
+        seconds = connections.ONCE_MORE if self._is_given_up else connections.PATIENCE
+        self._is_given_up = True
+        connection = connections.patiently(act, self.address, self._waits, seconds)
+        self._is_given_up = False
+        return connection
 
     def close(self) -> None:
         """Sign out, if that can be done."""
@@ -250,9 +325,10 @@ class _Tries:
         self._number = 0
         self._until = time.monotonic() + connections.PATIENCE
 
-    def once_more(self) -> bool:
+    def once_more(self, most: int | None = MOST_TRIES) -> bool:
+        """`most`: None where only the time is limited."""
         self._number += 1
-        if self._number > MOST_TRIES or time.monotonic() >= self._until:
+        if (most is not None and self._number > most) or time.monotonic() >= self._until:
             return False
         time.sleep(min(FIRST_PAUSE * 2.0 ** (self._number - 1), 1.0))
         return True

@@ -28,3 +28,44 @@ SELECT EXISTS (SELECT 1 FROM runs WHERE instance = :instance AND ended IS NULL A
 -- name: is_entangled
 SELECT coalesce((SELECT sum(n) FROM counts WHERE instance = :instance AND what = 'waits' AND name = 'input'), 0) > 0
     OR EXISTS (SELECT 1 FROM batch_waits WHERE instance = :instance)
+
+-- Intents that this server has lost: whatever was sent under them. Who holds the record still may be sending.
+-- name: put_back_intents
+INSERT INTO effects (name, key, state, payload, payload_hash, record, generation, fence, run, first_at, intended_at, fields,
+    deadline, settle, ended_at)
+SELECT f.name, f.key, CASE WHEN r.state = 'in_progress' AND r.run = :run AND r.fence = f.fence THEN 'intended' ELSE 'unknown' END,
+    f.payload, f.payload_hash, f.record, f.generation, f.fence, :run, f.first_at, :now, f.fields, f.deadline, f.settle,
+    CASE WHEN r.state = 'in_progress' AND r.run = :run AND r.fence = f.fence THEN NULL ELSE :now END
+FROM listed(:rows) AS f(name text, key text, payload text, payload_hash text, record bigint, generation bigint, fence bigint,
+                        first_at double precision, fields text, deadline double precision, settle double precision)
+JOIN records r ON r.id = f.record AND r.instance = :instance
+WHERE f.payload IS NOT NULL
+ON CONFLICT DO NOTHING
+RETURNING name, key
+
+-- name: doubt_absent
+UPDATE effects SET state = 'unknown', payload = coalesce(f.payload, effects.payload), receipt = NULL,
+    payload_hash = CASE WHEN f.payload IS NULL THEN effects.payload_hash ELSE f.payload_hash END, record = f.record,
+    generation = f.generation, fence = f.fence, run = :run, intended_at = :now, ended_at = :now, ask_at = 0, asks = 0,
+    sent_at = NULL
+FROM listed(:rows) AS f(name text, key text, payload text, payload_hash text, record bigint, generation bigint, fence bigint)
+JOIN records r ON r.id = f.record AND r.instance = :instance
+WHERE brief(effects.name) = brief(f.name) AND brief(effects.key) = brief(f.key) AND effects.state = 'absent'
+RETURNING effects.name, effects.key
+
+-- name: not_in_the_ledger
+SELECT f.name, f.key FROM listed(:rows) AS f(name text, key text)
+WHERE NOT EXISTS (SELECT 1 FROM effects e WHERE brief(e.name) = brief(f.name) AND brief(e.key) = brief(f.key))
+
+-- What tells one server from another, and one history of it from another. Not every server tells both to everybody.
+-- name: system_of_server
+SELECT system_identifier FROM pg_control_system()
+
+-- name: timeline_of_server
+SELECT ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint
+
+-- name: known_server
+SELECT what, n FROM numbers WHERE what IN ('system', 'timeline')
+
+-- name: note_server
+INSERT INTO numbers (what, n) VALUES (:name, :number) ON CONFLICT (what) DO UPDATE SET n = excluded.n

@@ -8,10 +8,11 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TypeVar
 
-from onward.errors import LeaseLost
+from onward.errors import HistoryLost, LeaseLost, OnwardError
 from onward.model import Entry, Fact
 from onward.ports.clock import Clock
 from onward.ports.work import Batch, DeadRun, GateStanding, Outcome, RunBegun, RunStart
+from onward.store.postgres import lost
 from onward.store.postgres.address import Address
 from onward.store.postgres.line import LEDGER, Entangled, Line, Lock
 from onward.store.postgres.sending import Sending
@@ -47,6 +48,12 @@ class PostgresWorkStore(SqlWorkStore):
         self._clock = clock
         self._life = LeaseLife()
         self._owing: set[int] = set()  # instances whose jobs have effects
+        self._begun_by: dict[int, int] = {}  # the change by which each run began
+        self._forgotten: set[int] = set()  # runs that the server has lost
+        self._tail = lost.Tail()
+        self._lost: HistoryLost | None = None
+        self._replaced = False
+        self._tell = waits
         self._line = Line(address, clock, waits, create)
         self.new = self._line.new
         self._sending = Sending(address, lease)
@@ -60,11 +67,11 @@ class PostgresWorkStore(SqlWorkStore):
 
     @contextlib.contextmanager
     def _plain_reading(self) -> Iterator[Transaction]:
-        with self._line.explained(), self._line.reading() as transaction:
+        with self._minding_losses(), self._line.explained(), self._line.reading() as transaction:
             yield transaction
 
     def _read(self, ask: Callable[[Transaction], T]) -> T:
-        with self._line.explained():
+        with self._minding_losses(), self._line.explained():
             return self._line.read(ask)
 
     def transact(
@@ -72,7 +79,7 @@ class PostgresWorkStore(SqlWorkStore):
     ) -> T:
         """See "What is locked" in ARCHITECTURE.md."""
         about = None if instance is None or run is None else {"instance": instance, "run": run}
-        with self._line.explained():
+        with self._minding_losses(), self._line.explained():
             if reach is Reach.OWN_ROW:
                 return self._line.change(make, [])
             if reach is Reach.HELD and instance is not None:
@@ -92,9 +99,22 @@ class PostgresWorkStore(SqlWorkStore):
 
     def begin_run(self, start: RunStart) -> RunBegun:
         begun = super().begin_run(start)
+        self._begun_by[begun.run] = self._line.made
         if start.effects:
             self._owing.add(begun.instance)
+        if self._replaced and self._tell is not None:
+            self._tell(lost.REPLACED.format(self.address.shown))
         return begun
+
+    def _begin(self, change: Change, start: RunStart, tried: list[int]) -> RunBegun:
+        assert isinstance(change.transaction, PostgresTransaction)
+        self._replaced = lost.is_replaced(change.transaction)
+        return super()._begin(change, start, tried)
+
+    def write(self, run: int, batch: Batch) -> Outcome:
+        outcome = super().write(run, batch)
+        self._tail.note(self._line.made, run, batch.facts, outcome, self._offset())
+        return outcome
 
     def take_over(self, run: int) -> list[DeadRun]:
         """Runs look for the dead once a second: what finds none only reads."""
@@ -109,7 +129,8 @@ class PostgresWorkStore(SqlWorkStore):
         is_open, some_died = self._read(look)
         if not is_open:
             raise LeaseLost(f"run {run} lost its lease to another run; what it had not committed is done again there")
-        return super().take_over(run) if some_died else []
+        # After an outage leases have run out that could not be renewed: who lives gets time to come back.
+        return super().take_over(run) if some_died and not self._line.is_just_back(self.lease) else []
 
     def _write(self, change: Change, batch: Batch) -> Outcome:
         transaction = change.transaction
@@ -162,8 +183,64 @@ class PostgresWorkStore(SqlWorkStore):
     def tidy(self) -> int:
         return 0
 
+    def end_run(self, run: int, exit_code: int, reason: str, detail: str = "") -> str | None:
+        if run in self._forgotten:  # another run may have its number by now
+            self.sends_ended(run)
+            return None
+        return super().end_run(run, exit_code, reason, detail)
+
+    def _of_its_row(self, run: int, make: Callable[[Change], T]) -> T:
+        if run in self._forgotten:
+            raise HistoryLost(f"{self.address.shown} knows nothing of run {run} any more")
+        return super()._of_its_row(run, make)
+
+    @contextlib.contextmanager
+    def _minding_losses(self) -> Iterator[None]:
+        """Once the server is known to have lost something, a run changes nothing any more but to end."""
+        if self._lost is not None:
+            raise self._lost
+        try:
+            yield
+        except HistoryLost as error:
+            self._lost = self._taken_stock(error)
+            raise self._lost from None
+
+    def _taken_stock(self, found: HistoryLost) -> HistoryLost:
+        """The loss in words for people, once what can be put back is."""
+        kept = found.kept
+        self._forgotten |= {run for run, change in self._begun_by.items() if kept is None or change > kept}
+        intents = self._tail.after(kept)
+        try:
+            number, strangers = self._put_back(intents)
+            told = lost.told(number, strangers, self._tail.is_whole_after(kept))
+        except OnwardError as error:
+            keys = [one.key for ones in intents.values() for one in ones]
+            told = lost.told(0, keys, self._tail.is_whole_after(kept)) + f"; they could not be put back ({error})"
+        whole = HistoryLost(f"{found}. {told}", kept)
+        whole.exit_code = 4 if self._owing else 3
+        return whole
+
+    def _put_back(self, intents: dict[int, list[lost.Intent]]) -> tuple[int, list[str]]:
+        self._line.sign_in_anew()
+        total, strangers = 0, list[str]()
+        for run, ones in intents.items():
+
+            def make(transaction: Transaction, run: int = run, ones: list[lost.Intent] = ones) -> tuple[int, list[str]]:
+                change = Change(transaction, self._instances[run], None if run in self._forgotten else run)
+                made = lost.put_back(change, run, ones)
+                change.flush()
+                return made
+
+            with self._line.explained():
+                number, unknown = self._line.change(make, [_ALL, (self._instances[run], Lock.ALONE)])
+            total += number
+            strangers += unknown
+        return total, strangers
+
     def reopen(self) -> None:
-        """A connection that was lost is opened anew by whatever needs it."""
+        """A connection that was lost is opened anew by whatever needs it; after a loss runs may end that are known."""
+        if self._begun_by.keys() - self._forgotten:
+            self._lost = None
 
     def close(self) -> None:
         self._line.close()
