@@ -14,6 +14,7 @@ import pytest
 from postgres_stores import PostgresStores
 from store_conformance import Bench, advanced, finished, records
 
+from acceptance.jobs import wait_until
 from helpers import postgres
 from helpers.cutting import Cut, Cutter
 from onward.clock import SystemClock
@@ -169,6 +170,28 @@ def test_a_stopped_process_in_mid_change_holds_up_others_for_seconds_only(
     assert len(bench.claim(second, 1, other)) == 1
     slow.join(60)
     assert len(tries) == 2, "what it had begun was undone, and made again"
+
+
+def test_one_that_was_stopped_in_the_middle_of_an_exchange_does_not_hold_up_others_for_longer(
+    bench: Bench, stores: PostgresStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server waits for the rest of what it was to be told, which it does not call idle."""
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 1)
+    monkeypatch.setattr(connections, "LOCK_ONCE", 2)
+    run = bench.start("a")
+    with psycopg.connect(stores.address.settled, autocommit=True) as stopped:
+        wire = stopped.pgconn
+        wire.enter_pipeline_mode()
+        take = f"SELECT pg_advisory_xact_lock({stores.address.lock_class}, 1)"
+        for said in (b"BEGIN", take.encode()):
+            wire.send_query_params(said, None)
+        wire.send_flush_request()
+        while wire.flush():
+            time.sleep(0.01)
+        ask = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = %s"
+        own = wire.backend_pid
+        wait_until(lambda: stores.connection.execute(ask, [own]).fetchone() == (1,), 20)
+        assert len(bench.claim(run, 1)) == 1
 
 
 def test_the_row_of_a_writer_that_was_tidied_away_is_made_anew(bench: Bench) -> None:

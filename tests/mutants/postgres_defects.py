@@ -32,6 +32,13 @@ POSTGRES_DEFECTS = (
         (COMMITS, "-k", "as_a_whole"),
     ),
     Defect(
+        "stopped-between-messages-holds-on",
+        "who was stopped in the middle of an exchange with the server keeps its locks",
+        "store/postgres/line.py",
+        (("            self._end_stopped()\n", ""),),
+        (COMMITS, "-k", "middle_of_an_exchange"),
+    ),
+    Defect(
         "foreseen-for-ever",
         "what was asked as a change began is believed after the change has made it untrue",
         "store/postgres/transaction.py",

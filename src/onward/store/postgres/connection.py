@@ -29,6 +29,8 @@ ONCE_MORE = 1.0
 LONG_WAIT = 2.0
 CONNECT_SECONDS = 10
 LOCK_SECONDS = 60
+LOCK_ONCE = 15
+"""Of these, after so many it is looked whether who has the lock is stopped."""
 IDLE_SECONDS = 10
 """A process that is stopped in the middle of a change holds up others for so long."""
 MIGRATING = -1
@@ -88,7 +90,7 @@ def beginning(address: Address, how: str, synchronous: str) -> str:
         f"SET LOCAL search_path TO {address.quoted}, pg_temp;"
         f"SET LOCAL synchronous_commit TO {synchronous};"
         f"SET LOCAL idle_in_transaction_session_timeout TO '{IDLE_SECONDS}s';"
-        f"SET LOCAL lock_timeout TO '{LOCK_SECONDS}s';"
+        f"SET LOCAL lock_timeout TO '{LOCK_ONCE}s';"
         "SET LOCAL statement_timeout TO 0;"
         "SET LOCAL enable_seqscan TO off;"
         "SET LOCAL jit TO off;"

@@ -18,7 +18,7 @@ from onward.store.postgres import connection as connections
 from onward.store.postgres import words
 from onward.store.postgres.address import Address
 from onward.store.postgres.transaction import BOOT as BOOT
-from onward.store.postgres.transaction import FORESEEN, Connection, Foreseen, PostgresTransaction, foreseeing
+from onward.store.postgres.transaction import FORESEEN, OWN, Connection, Foreseen, PostgresTransaction, foreseeing
 from onward.store.sql.transaction import Row
 
 T = TypeVar("T")
@@ -276,7 +276,18 @@ class Line:
     def _may_try_again(self, error: psycopg.Error, tries: _Tries) -> bool:
         if words.is_lost(error):
             return not self._is_given_up and tries.once_more(most=None)
+        if isinstance(error, errors.LockNotAvailable):
+            self._end_stopped()
+            return tries.have_lasted() < connections.LOCK_SECONDS
         return isinstance(error, words.BEGUN_AGAIN) and tries.once_more()
+
+    def _end_stopped(self) -> None:
+        """A process that was stopped between two messages of one exchange is not idle in its transaction, as the server
+        sees it. What it had begun is undone, as it would be for one that is."""
+        bindings = {"lock_class": self.address.lock_class, "seconds": connections.IDLE_SECONDS}
+        statement = OWN["end_stopped"]
+        with contextlib.suppress(psycopg.Error):
+            self._connection.execute(statement.text, [bindings[name] for name in statement.names])
 
     def _undo(self, error: psycopg.Error) -> None:
         if words.is_lost(error):
@@ -323,7 +334,12 @@ class _Tries:
 
     def __init__(self) -> None:
         self._number = 0
+        self._began = time.monotonic()
         self._until = time.monotonic() + connections.PATIENCE
+
+    def have_lasted(self) -> float:
+        """Seconds since the first."""
+        return time.monotonic() - self._began
 
     def once_more(self, most: int | None = MOST_TRIES) -> bool:
         """`most`: None where only the time is limited."""
