@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 from postgres_stores import PostgresStores
-from store_conformance import Bench, advanced, finished, records
+from store_conformance import LEASE, Bench, advanced, finished, records
 
 from helpers import postgres
 from helpers.cutting import Cut, Cutter
@@ -93,7 +93,7 @@ def test_many_cuts_at_random(bench: Bench, stores: PostgresStores, request: pyte
     assert cutter.cuts > STEPS / 3
     assert set(seen.values()) == {1}
     assert bench.states() == {"succeeded": STEPS}
-    bench.store.pauses(1)
+    bench.store.counts(1)
     store.close()
     cutter.close()
 
@@ -114,7 +114,7 @@ def test_a_backend_that_dies_in_mid_change_leaves_nothing_and_the_change_is_made
         tries.append(line._connection.info.backend_pid)
         if len(tries) == 1:
             killed_backend(stores, tries[0])
-        return transaction.execute("note_pace", {"run": run, "pace": "[]"})
+        return transaction.execute("renew_run", {"run": run, "steady": transaction.steady, "lease": LEASE})
 
     assert line.change(make, []) == 1
     assert len(set(tries)) == 2
@@ -158,7 +158,7 @@ def test_a_stopped_process_in_mid_change_holds_up_others_for_seconds_only(
         tries.append(1)
         if len(tries) == 1:
             time.sleep(3.0)
-        return transaction.execute("note_pace", {"run": run, "pace": "[]"})
+        return transaction.execute("renew_run", {"run": run, "steady": transaction.steady, "lease": LEASE})
 
     from onward.store.postgres.line import LEDGER, Lock
 
@@ -206,7 +206,7 @@ def test_many_runs_in_threads_share_the_records_and_the_counters_hold(bench: Ben
     assert not faults
     assert sorted(done) == sorted(str(key) for key in keys)
     assert bench.states() == {"succeeded": 300}
-    bench.store.pauses(1)
+    bench.store.counts(1)
 
 
 def test_an_old_answer_is_not_taken_for_a_new_one(stores: PostgresStores) -> None:

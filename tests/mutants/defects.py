@@ -6,6 +6,7 @@ from mutants.batch_defects import BATCH_DEFECTS
 from mutants.bill_defects import BILL_DEFECTS
 from mutants.defect import Defect
 from mutants.effect_defects import EFFECT_DEFECTS
+from mutants.operate_defects import OPERATE_DEFECTS
 from mutants.postgres_defects import POSTGRES_DEFECTS
 
 CONTRACT = "tests/contract"
@@ -290,4 +291,5 @@ DEFECTS = (
     *BATCH_DEFECTS,
     *BILL_DEFECTS,
     *POSTGRES_DEFECTS,
+    *OPERATE_DEFECTS,
 )

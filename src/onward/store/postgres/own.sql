@@ -28,3 +28,13 @@ SELECT EXISTS (SELECT 1 FROM runs WHERE instance = :instance AND ended IS NULL A
 -- name: is_entangled
 SELECT coalesce((SELECT sum(n) FROM counts WHERE instance = :instance AND what = 'waits' AND name = 'input'), 0) > 0
     OR EXISTS (SELECT 1 FROM batch_waits WHERE instance = :instance)
+
+-- Runs that have ended count no more: their counters become one, so that a sum stays one of few rows.
+-- name: fold_counts
+WITH ended AS (
+    DELETE FROM counts WHERE instance = :instance AND run <> 0
+      AND EXISTS (SELECT 1 FROM runs WHERE runs.id = counts.run AND runs.ended IS NOT NULL)
+    RETURNING what, name, n)
+INSERT INTO counts (instance, run, what, name, n)
+SELECT :instance, 0, what, name, sum(n) FROM ended GROUP BY what, name ORDER BY what, name
+ON CONFLICT (instance, what, brief(name), run) DO UPDATE SET n = counts.n + excluded.n

@@ -19,8 +19,8 @@ _TYPES = {
     "bigint": """after base changed complete corrected death done exit_code fed_position fresh generation hash_length
         instance last limit lineage lives most named number other pass_number picodollars record requests run sending
         sent seq solo_deaths stale start started stored there to_suspect tokens total uncounted vanished whole attempts
-        deaths fence""",
-    "double precision": "cap lease longest now since steady",
+        deaths fence concurrency pid""",
+    "double precision": "before cap lease longest now rate since steady",
     "json": "alive deduped instances keys lineages models only places rows shut states today",
 }
 TYPE_OF = {name: kind for kind, names in _TYPES.items() for name in names.split()}

@@ -93,6 +93,13 @@ class PostgresWorkStore(SqlWorkStore):
             self._owing.add(begun.instance)
         return begun
 
+    def _begin(self, change: Change, start: RunStart, tried: list[int]) -> RunBegun:
+        begun = super()._begin(change, start, tried)
+        transaction = change.transaction
+        assert isinstance(transaction, PostgresTransaction)
+        transaction.own_execute("fold_counts", {"instance": begun.instance})
+        return begun
+
     def take_over(self, run: int) -> list[DeadRun]:
         """Runs look for the dead once a second: what finds none only reads."""
         instance = self._instances[run]
