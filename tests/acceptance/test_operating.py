@@ -60,7 +60,7 @@ Run = subprocess.Popen[bytes]
 
 
 class Operated(Place):
-    """A place whose store is of one kind. Calls go on until they are let go, so that tests see what they mean to see; its
+    """A place whose store is of one kind. Calls go on until they are let go, so that tests see what they mean to; its
     runs are ended with the test."""
 
     def __init__(self, folder: Path, url: str | None):
