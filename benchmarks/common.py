@@ -26,7 +26,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--records", type=int, default=10_000, help="how many of the input's records to use")
     parser.add_argument("--steps", type=int, choices=(1, 3), default=1)
     parser.add_argument("--input", type=Path, required=True, help="JSONL written by write_records")
-    parser.add_argument("--store", type=Path, required=True, help="database file to make; it must not exist")
+    parser.add_argument("--store", required=True, help="database file to make, or address; it must not exist")
     return parser
 
 
@@ -48,6 +48,11 @@ def read_records(path: Path, count: int) -> Iterator[tuple[str, str]]:
             yield json.loads(line)["id"], line
 
 
+def is_address(store: str) -> bool:
+    """Whether it is a server's database rather than a file."""
+    return "://" in store
+
+
 def set_durable(connection: Any) -> None:
     """Write-ahead log and synchronous=FULL, read back: the durability that onward has."""
     execute = connection.cursor().execute
@@ -57,7 +62,7 @@ def set_durable(connection: Any) -> None:
         raise SystemExit("this database cannot be set to WAL with synchronous=FULL")
 
 
-def remove_store(path: Path) -> None:
+def remove_store(path: Path | str) -> None:
     for suffix in ("", "-wal", "-shm", "-journal"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 

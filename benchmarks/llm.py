@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import os
 import signal
 import subprocess
@@ -18,20 +17,18 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from common import HERE, child, machine, remove_store
+from figures import Figure, add_flags, against, publish, say
 from llm_common import CONCURRENCY, PRICES, USUAL_TOKENS, write_tickets
-from run import HEADINGS, Figure, against, say
 
 sys.path.append(str(HERE.parent / "tests"))
 
 from helpers.llm import LlmServer
 
-README = HERE / "README.md"
-BEGIN, END = "<!-- table of AI jobs: begin -->", "<!-- table of AI jobs: end -->"
 MEASURED = "llm_measured.py"
 KILLS = 5
 PER_MINUTE = 3_000
@@ -294,31 +291,16 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--burst-seconds", type=float, default=60.0, help="how much of it may be used at once")
     parser.add_argument("--outage", type=float, default=90.0, help="seconds of the outage")
     parser.add_argument("--only", choices=GROUPS, action="append", help="measure only this; may be repeated")
-    parser.add_argument("--quick", action="store_true", help="small sizes and one round, whatever else is said")
-    parser.add_argument("--dir", type=Path, help="where stores are made; it must be a real disk, not memory")
+    add_flags(parser)
     for name, package in (("curator", "bespokelabs-curator"), ("abl", "async-batch-llm")):
         python = os.environ.get(f"{name.upper()}_PYTHON", sys.executable)
         parser.add_argument(f"--{name}-python", default=python, help=f"interpreter that has {package}")
     parser.add_argument("--references", action="store_true", help="run the references alone, without onward")
-    parser.add_argument("--json", type=Path, help="write the figures here, too")
-    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     options = parser.parse_args()
     options.only = options.only or list(GROUPS)
     if options.quick:
         options.records, options.rounds, options.minutes, options.outage = 2_000, 1, 2, 10.0
     return options
-
-
-def table(figures: list[Figure], options: argparse.Namespace) -> str:
-    rounds = f"{options.rounds} round{'s' if options.rounds > 1 else ''} of {options.records:,} records"
-    first = f"{time.strftime('%Y-%m-%d', time.gmtime())}, {machine()}; {rounds}, concurrency {CONCURRENCY}."
-    return "\n".join([first, "", *HEADINGS, *(figure.row() for figure in figures)])
-
-
-def write_readme(lines: str) -> None:
-    before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    README.write_text(f"{before}{BEGIN}\n{lines}\n{END}{after}", encoding="utf-8")
 
 
 def main() -> None:
@@ -333,12 +315,8 @@ def main() -> None:
         for name, group in () if options.references else AFTERWARDS:
             if name in options.only:
                 figures.extend(group(bench))
-    lines = table(figures, options)
-    print(lines)
-    if options.json:
-        options.json.write_text(json.dumps([asdict(figure) for figure in figures], indent=2, ensure_ascii=False) + "\n")
-    if options.write:
-        write_readme(lines)
+    rounds = f"{options.rounds} round{'s' if options.rounds > 1 else ''} of {options.records:,} records"
+    publish(figures, f"{machine()}; {rounds}, concurrency {CONCURRENCY}", "table of AI jobs", options)
 
 
 if __name__ == "__main__":

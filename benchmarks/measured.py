@@ -45,7 +45,7 @@ def run(options: Any) -> None:
     """Run at most `--records` records and tell how fast, and when the first step was called."""
     job = no_op_job(str(options.input), options.steps, options.effect)
     started = time.perf_counter()
-    result = onward.run(job, store=str(options.store), limit=options.records)
+    result = onward.run(job, store=options.store, limit=options.records)
     seconds = time.perf_counter() - started
     if result.exit_code != 0:
         raise SystemExit(f"the run ended with exit code {result.exit_code}: {result.reason}")
@@ -68,12 +68,12 @@ def feed(options: Any) -> None:
         if called:
             await asyncio.sleep(LONG)
         called.append(time.time())
-        while not (await asyncio.to_thread(onward.status, job, store=str(options.store)))["source_complete"]:
+        while not (await asyncio.to_thread(onward.status, job, store=options.store))["source_complete"]:
             await asyncio.sleep(POLL_SECONDS)
         report(rate=options.records / (time.perf_counter() - started), memory_mb=peak_memory_mb(), variant="")
         os._exit(0)
 
-    onward.run(job, store=str(options.store))
+    onward.run(job, store=options.store)
     raise SystemExit("the feeding run ended by itself")
 
 

@@ -1,7 +1,8 @@
-"""Reference: dbos on SQLite, one workflow with one step a record, in the fastest of its durable settings.
+"""Reference: dbos, one workflow with one step a record, in the fastest of its durable settings.
 
-The database is WAL with synchronous=FULL (dbos's default is a rollback journal, which is slower). Which way of starting
-workflows is fastest depends on the machine, so each is tried briefly and the winner is measured.
+On SQLite the database is WAL with synchronous=FULL (dbos's default is a rollback journal, which is slower); on
+PostgreSQL each measurement makes a database of its own on the server of `--store`. Which way of starting workflows is
+fastest depends on the machine, so each is tried briefly and the winner is measured.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
-from pathlib import Path
+from urllib.parse import urlsplit
 
-from common import arguments, child, read_records, remove_store, report
+from common import arguments, child, is_address, read_records, remove_store, report
 from dbos import DBOS
 
 TRIAL = 300
@@ -95,7 +96,7 @@ VARIANTS: dict[str, Callable[[list[str]], None]] = {
 }
 
 
-def prepare_database(path: Path) -> None:
+def prepare_file(path: str) -> str:
     """Make the file WAL before dbos opens it; that lasts. synchronous=FULL is the default, made sure of here."""
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode=WAL")
@@ -103,29 +104,51 @@ def prepare_database(path: Path) -> None:
     if connection.execute("PRAGMA synchronous").fetchone()[0] != FULL:
         raise SystemExit("the standard library's SQLite does not default to synchronous=FULL")
     connection.close()
+    return f"sqlite:///{path}"
 
 
-def check(path: Path, expected: int) -> None:
-    connection = sqlite3.connect(path)
-    done = connection.execute("SELECT count(*) FROM workflow_status WHERE status = 'SUCCESS'").fetchone()[0]
-    mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
-    connection.close()
-    if (done, mode) != (expected, "wal"):
-        raise SystemExit(f"{done} of {expected} workflows succeeded, journal mode {mode}")
+def prepare_database(server: str) -> str:
+    """A new database on the server."""
+    import psycopg
+
+    name = f"dbos_{time.time_ns()}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    return urlsplit(server)._replace(path=f"/{name}").geturl()
 
 
-def measure(variant: str, records: list[str], store: Path) -> float:
+def count_done(database: str) -> int:
+    """How many workflows have succeeded; what is read here is what is durable."""
+    question = "SELECT count(*) FROM {}workflow_status WHERE status = 'SUCCESS'"
+    if database.startswith("sqlite:///"):
+        connection = sqlite3.connect(database.removeprefix("sqlite:///"))
+        done, mode = connection.execute(question.format("")).fetchone()[0], "PRAGMA journal_mode"
+        if connection.execute(mode).fetchone()[0] != "wal":
+            raise SystemExit("dbos has changed the journal mode")
+        connection.close()
+        return int(done)
+    import psycopg
+
+    with psycopg.connect(database) as own:
+        row = own.execute(question.format("dbos.").encode()).fetchone()
+    return int(row[0]) if row else 0
+
+
+def measure(variant: str, records: list[str], store: str) -> float:
     """Records per second of one variant, after a few records to warm up."""
-    prepare_database(store)
-    DBOS(config={"name": "benchmark", "system_database_url": f"sqlite:///{store}", "log_level": "ERROR"})
+    database = prepare_database(store) if is_address(store) else prepare_file(store)
+    DBOS(config={"name": "benchmark", "system_database_url": database, "log_level": "ERROR"})
     DBOS.launch()
     VARIANTS[variant](records[:WARM_UP])
     started = time.perf_counter()
     VARIANTS[variant](records)
     seconds = time.perf_counter() - started
-    check(store, len(records) + len(records[:WARM_UP]))
+    done, expected = count_done(database), len(records) + len(records[:WARM_UP])
+    if done != expected:
+        raise SystemExit(f"{done} of {expected} workflows succeeded")
     DBOS.destroy()
-    remove_store(store)
+    if not is_address(store):
+        remove_store(store)
     return len(records) / seconds
 
 

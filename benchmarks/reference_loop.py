@@ -18,14 +18,14 @@ FINISH = """INSERT INTO records (key, step, state, output) VALUES (?, ?, 'succee
 TRIAL = 1_000
 
 
-def connect(driver: str, path: Path) -> Any:
+def connect(driver: str, path: str) -> Any:
     """A connection in autocommit mode: every statement is a durable transaction of its own."""
     connection = apsw.Connection(str(path)) if driver == "apsw" else sqlite3.connect(path, isolation_level=None)
     set_durable(connection)
     return connection
 
 
-def rate(driver: str, source: Path, count: int, steps: int, store: Path) -> float:
+def rate(driver: str, source: Path, count: int, steps: int, store: str) -> float:
     """Records per second of one loop over the first `count` records."""
     connection = connect(driver, store)
     execute = connection.cursor().execute

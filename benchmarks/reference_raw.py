@@ -18,7 +18,7 @@ CREATE TABLE checkpoints (
 
 def main() -> None:
     options = arguments(__doc__ or "").parse_args()
-    connection = apsw.Connection(str(options.store))
+    connection = apsw.Connection(options.store)
     set_durable(connection)
     connection.execute(SCHEMA)
     records = iter(list(read_records(options.input, options.records)))  # reading and parsing are not measured

@@ -9,56 +9,21 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common import HERE, child, machine, median, remove_store, write_records
+from common import child, machine, median, remove_store, write_records
+from figures import Figure, add_flags, against, publish, say
 
-README = HERE / "README.md"
-BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
-HEADINGS = ("| measure | value | at least | aim | | medians |", "|---|---|---|---|---|---|")
 LEFT = 10
 IMPORTS = 10
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One line of the table. `unit` says how values read; `best` is "higher" or "lower"."""
-
-    measure: str
-    value: float
-    unit: str
-    at_least: float
-    aim: float | None
-    best: str = "higher"
-    detail: str = ""
-
-    def reaches(self, goal: float | None) -> bool:
-        if goal is None:
-            return False
-        return self.value >= goal if self.best == "higher" else self.value <= goal
-
-    def row(self) -> str:
-        verdict = (
-            "aim reached" if self.reaches(self.aim) else "reached" if self.reaches(self.at_least) else "**missed**"
-        )
-        cells = (self.measure, text(self.value, self.unit), text(self.at_least, self.unit), text(self.aim, self.unit))
-        return f"| {' | '.join(cells)} | {verdict} | {self.detail} |"
-
-
-def text(value: float | None, unit: str) -> str:
-    if value is None:
-        return ""
-    forms = {"×": f"{value:,.{0 if value >= 100 else 1}f} ×", "%": f"{100 * value:.3g} %", "/s": f"{value:,.0f}/s"}
-    return forms.get(unit) or f"{value:.3g} {unit}"
 
 
 @dataclass
@@ -79,13 +44,6 @@ class Bench:
             return child(script, "--records", records, "--input", source, "--store", store, *words, **how)
         finally:
             remove_store(store)
-
-
-def against(measured: list[dict[str, Any]], reference: list[dict[str, Any]]) -> tuple[float, str]:
-    """Median of the rounds' ratios, and both medians in words."""
-    ratio = median([ours["rate"] / theirs["rate"] for ours, theirs in zip(measured, reference, strict=True)])
-    rates = [median([result["rate"] for result in results]) for results in (measured, reference)]
-    return ratio, f"{rates[0]:,.0f}/s against {rates[1]:,.0f}/s ({reference[-1]['variant']})"
 
 
 def contenders(bench: Bench, steps: int, wanted: list[str]) -> dict[str, Callable[[], dict[str, Any]]]:
@@ -226,10 +184,6 @@ def no_dbos(python: str) -> str:
     return done.stderr.strip().splitlines()[-1] if done.returncode else ""
 
 
-def say(words: str) -> None:
-    print(words, file=sys.stderr, flush=True)
-
-
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=100_000, help="records of a throughput run")
@@ -238,31 +192,16 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--scale", type=int, default=1_000_000, help="records of the feeding and resuming figures")
     parser.add_argument("--rounds", type=int, default=3, help="medians are taken over so many rounds")
     parser.add_argument("--only", choices=GROUPS, action="append", help="measure only this; may be repeated")
-    parser.add_argument("--quick", action="store_true", help="small sizes and one round, whatever else is said")
-    parser.add_argument("--dir", type=Path, help="where stores are made; it must be a real disk, not memory")
+    add_flags(parser)
     parser.add_argument(
         "--dbos-python", default=os.environ.get("DBOS_PYTHON", sys.executable), help="interpreter that has dbos"
     )
-    parser.add_argument("--json", type=Path, help="write the figures here, too")
-    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     options = parser.parse_args()
     options.only = options.only or list(GROUPS)
     if options.quick:
         options.records, options.loop_records, options.dbos_records = 10_000, 2_000, 300
         options.scale, options.rounds = 100_000, 1
     return options
-
-
-def table(figures: list[Figure], options: argparse.Namespace) -> str:
-    today = time.strftime("%Y-%m-%d", time.gmtime())
-    rounds = f"{options.rounds} round{'s' if options.rounds > 1 else ''} of {options.records:,} records"
-    return "\n".join([f"{today}, {machine()}; {rounds}.", "", *HEADINGS, *(figure.row() for figure in figures)])
-
-
-def write_readme(lines: str) -> None:
-    before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    README.write_text(f"{before}{BEGIN}\n{lines}\n{END}{after}", encoding="utf-8")
 
 
 def main() -> None:
@@ -274,12 +213,8 @@ def main() -> None:
         bench = Bench(options, Path(folder))
         for group in dict.fromkeys(GROUPS[name] for name in GROUPS if name in options.only):
             figures.extend(group(bench))
-    lines = table(figures, options)
-    print(lines)
-    if options.json:
-        options.json.write_text(json.dumps([asdict(figure) for figure in figures], indent=2, ensure_ascii=False) + "\n")
-    if options.write:
-        write_readme(lines)
+    rounds = f"{options.rounds} round{'s' if options.rounds > 1 else ''} of {options.records:,} records"
+    publish(figures, f"{machine()}; {rounds}", "table", options)
 
 
 if __name__ == "__main__":

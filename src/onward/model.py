@@ -272,7 +272,8 @@ class Fact:
     `sent_by`: the job that had sent what this checkpoint adopts; empty: the far side said that it had it; None: it was
     this record itself. `spending` counts also where the fence is gone, and is not None where a step that asks
     models is over; `answers`: (fingerprint of a request, the answer's text) that other records may take; `deferral`:
-    what a record that leaves, held, waits for.
+    what a record that leaves, held, waits for. `moves` False: the record stays with its run as it was claimed, at the
+    first step that has no checkpoint, and nothing but the checkpoint is new.
     """
 
     record: int
@@ -301,6 +302,7 @@ class Fact:
     spending: list[Spending] | None = None
     answers: list[tuple[str, str]] | None = None
     deferral: Deferral | None = None
+    moves: bool = True
 
 
 @dataclass(slots=True)

@@ -173,10 +173,12 @@ def test_an_outage_costs_no_attempts_and_few_requests(tmp_path: Path, server: Ll
 
 
 def test_a_429_costs_no_attempt_and_all_wait_as_long_as_it_says(tmp_path: Path, server: LlmServer) -> None:
-    server.control(requests_per_minute=600, burst_seconds=1, retry_after=1)
+    server.control(requests_per_minute=600, burst_seconds=1, retry_after=1, rate_headers=False)
     asking = Asking(tmp_path, server, records=60, step="retry=onward.Retry(attempts=1)")
     ran = asking.run()
     assert (ran.code, ran.counts) == (0, {"succeeded": 60})
+    assert 429 in {line["status"] for line in server.log()}
+    assert "is open" not in ran.said  # what was waited out without a word ends without one
 
 
 def test_the_limit_that_is_declared_provokes_no_429(tmp_path: Path, server: LlmServer) -> None:

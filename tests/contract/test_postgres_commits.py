@@ -255,3 +255,30 @@ def test_a_postmaster_that_is_killed_in_mid_work_comes_back_with_all_that_was_to
             store.close()
     except postgres.NoServer as error:
         pytest.skip(str(error))
+
+
+def test_what_is_foreseen_holds_until_the_change_itself_makes_it_untrue(bench: Bench) -> None:
+    run = bench.start("k")
+    work = bench.store.store
+
+    def make(transaction: Any) -> list[bool]:
+        about = {"instance": 1, "run": run, "now": 1.0}
+        before = bool(transaction.rows("has_waits", about))
+        of_another = bool(transaction.rows("has_waits", {**about, "instance": 2}))
+        transaction.send("add_waits", {**about, "rows": '[[1, 0, "1", 0, "print"]]'})
+        return [before, of_another, bool(transaction.rows("has_waits", about))]
+
+    assert work._line.change(make, [], {"instance": 1, "run": run}) == [False, False, True]
+
+
+def test_what_is_only_sent_is_made_with_the_commit(bench: Bench) -> None:
+    run = bench.start("k")
+    work = bench.store.store
+    work._line.change(lambda transaction: transaction.send("note_stop", {"run": run, "reason": "enough"}), [])
+    assert (
+        work._line.read(lambda transaction: transaction.rows("open_runs", {"instance": 1, "run": 0}))[0][1] == "enough"
+    )
+    with pytest.raises(psycopg.Error):
+        wrong = {"run": run, "now": "none", "seq": None, "head": None}
+        work._line.change(lambda transaction: transaction.send("move_run_head", wrong), [])
+    assert bench.store.counts(1).total == 1

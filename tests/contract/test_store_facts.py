@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -20,7 +21,7 @@ from store_conformance import (
 )
 
 from onward.errors import IllegalTransition, LeaseLost
-from onward.model import Claimed, Kind, State
+from onward.model import Claimed, Fact, Kind, State
 
 
 @pytest.fixture
@@ -69,6 +70,32 @@ def test_a_record_may_start_a_step_after_its_claim(bench: Bench, run: int) -> No
     assert (bench.row("k")["started"], bench.row("k")["attempts"]) == (1, 1)
 
 
+def staying(one: Claimed, output: str = "1") -> Fact:
+    made = advanced(one, output=output)
+    made.moves = False
+    return made
+
+
+def test_a_record_that_stays_as_it_was_claimed_gets_its_checkpoint_alone(bench: Bench, run: int) -> None:
+    (one, two, _) = bench.claim(run)
+    before = bench.row("k")
+    bench.clock.pass_time(1)
+    assert bench.state(run, staying(one), advanced(two)) == set()
+    assert bench.row("k") == {**before, "checkpoints": {(0, "a"): ("1", "1")}}
+    assert bench.store.counts(1).steps == {"a": 2}
+    bench.state(run, finished(one))
+    assert bench.states() == {"in_progress": 2, "succeeded": 1}
+
+
+def test_what_stays_is_told_by_its_checkpoints(bench: Bench, run: int) -> None:
+    (one,) = bench.claim(run, 1)
+    bench.clock.pass_time(5)
+    bench.state(run, staying(one))
+    with closing(bench.stores.desk()) as desk:
+        (standing,) = desk.standing(1, {}).in_flight
+    assert (standing.step, standing.done, standing.since) == (None, {"a"}, pytest.approx(bench.clock.now(), abs=1))
+
+
 def test_a_retry_keeps_its_attempts_and_its_time(bench: Bench, run: int) -> None:
     (one,) = bench.claim(run, 1)
     until = bench.clock.now() + 7
@@ -114,7 +141,7 @@ def test_facts_of_many_records_become_true_together(bench: Bench, run: int) -> N
     assert bench.states() == {"in_progress": 1, "failed": 1, "pending": 1}
 
 
-@pytest.mark.parametrize("make", [advanced, finished, failed, quarantined, given_back])
+@pytest.mark.parametrize("make", [advanced, staying, finished, failed, quarantined, given_back])
 def test_a_stale_fence_changes_nothing(bench: Bench, run: int, make: object) -> None:
     (one,) = bench.claim(run, 1)
     before = bench.row("k")
@@ -194,6 +221,7 @@ def test_a_fact_about_a_record_that_ended_is_lost(bench: Bench, run: int) -> Non
     (one,) = bench.claim(run, 1)
     bench.state(run, finished(one))
     assert bench.state(run, failed(one)) == {held_by(one)}
+    assert bench.state(run, staying(one)) == {held_by(one)}
     assert bench.row("k")["state"] == "succeeded"
     assert bench.row("k")["failure"] is None
 
@@ -203,6 +231,7 @@ def test_a_fact_about_a_record_that_another_run_holds_is_lost(bench: Bench, run:
     other = bench.begin(other_store).run
     (one,) = bench.claim(run, 1)
     assert bench.state(other, finished(one), store=other_store) == {held_by(one)}
+    assert bench.state(other, staying(one), store=other_store) == {held_by(one)}
     assert bench.row("k")["run"] == run
 
 

@@ -58,7 +58,7 @@ class _Link:
     def upwards(self) -> None:
         with contextlib.suppress(OSError):
             while data := self._client.recv(1 << 16):
-                how = self._cutter.decide() if data.endswith(COMMIT) else None
+                how = self._cutter.decide() if COMMIT in data else None
                 if how == "before":
                     break
                 if how is not None:

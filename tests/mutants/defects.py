@@ -25,6 +25,25 @@ DEFECTS = (
         (f"{CONTRACT}/test_store_facts.py", "-k", "fence or old_hold or another_run"),
     ),
     Defect(
+        "checkpoint-of-one-not-held",
+        "a stale holder's checkpoint is taken where nothing else of the record changes",
+        SQL,
+        (
+            (
+                "WHERE r.fence = :fence AND r.run = :run AND r.state = 'in_progress'\n\n-- name: insert_failures",
+                "WHERE :fence > 0\n\n-- name: insert_failures",
+            ),
+        ),
+        (f"{CONTRACT}/test_store_facts.py", "-k", "fence or another_run or ended"),
+    ),
+    Defect(
+        "stays-though-it-moved",
+        "a record whose row says something else is taken for one that stays as it was claimed",
+        "engine/attempt.py",
+        (("        if row == self._as_row(self.started, self.attempts) and done", "        if done"),),
+        ("tests/unit/test_engine_attempt.py",),
+    ),
+    Defect(
         "taken-over-run-writes",
         "a run that lost its lease goes on feeding and claiming",
         "store/sql/work.py",

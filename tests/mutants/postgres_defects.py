@@ -31,6 +31,32 @@ POSTGRES_DEFECTS = (
         (COMMITS, "-k", "as_a_whole"),
     ),
     Defect(
+        "foreseen-for-ever",
+        "what was asked as a change began is believed after the change has made it untrue",
+        "store/postgres/transaction.py",
+        (("if statement.writes & READ_BY[name]", "if False"),),
+        (COMMITS, "-k", "foreseen"),
+    ),
+    Defect(
+        "foreseen-of-another",
+        "what was asked about one instance is told of another",
+        "store/postgres/transaction.py",
+        (("if foreseen is not None and all(", "if foreseen is not None or all("),),
+        (COMMITS, "-k", "foreseen"),
+    ),
+    Defect(
+        "sent-and-forgotten",
+        "what waits for the commit is not made with it",
+        "store/postgres/transaction.py",
+        (
+            (
+                "        sent, self._pending = [*self._pending, *wanted], []",
+                "        sent, self._pending = [*wanted], []",
+            ),
+        ),
+        (COMMITS, "-k", "only_sent"),
+    ),
+    Defect(
         "chosen-by-two",
         "two runs choose the same records",
         "store/postgres/work.sql",

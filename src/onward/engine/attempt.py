@@ -73,6 +73,7 @@ class Attempt:
         "phase",
         "plan",
         "prepared",
+        "row",
         "sending",
         "spending",
         "started",
@@ -104,6 +105,11 @@ class Attempt:
         self.entry = self._known_entry()
         same_step = self.step is not None and claimed.step in (None, self.step.name)
         self.attempts = claimed.attempts if same_step else int(started)
+        # As the store has it; None where its row names a step.
+        self.row = None if claimed.step is not None else self._as_row(started, claimed.attempts)
+
+    def _as_row(self, started: bool, attempts: int) -> tuple[bool, int, int, int]:
+        return started, attempts, self.claimed.deaths, self.claimed.solo_deaths
 
     def _known_entry(self) -> Entry | None:
         """What the ledger knows of the obligation of the step that is next."""
@@ -221,9 +227,18 @@ class Attempt:
         else:
             self.started = start_next
             self.attempts = int(start_next)
-            fact = self._fact(State.IN_PROGRESS, step=self.step.name, started=start_next, attempts=self.attempts)
+            fact = self._next(step)
         fact.done_step, fact.version, fact.checkpoint = step.name, step.version, text
         return _counted(fact, step)
+
+    def _next(self, done: StepPlan) -> Fact:
+        """The step that follows: what has become of the record is written only where its row tells it otherwise."""
+        assert self.step is not None
+        row = self.row
+        fact = self._fact(State.IN_PROGRESS, step=self.step.name, started=self.started, attempts=self.attempts)
+        if row == self._as_row(self.started, self.attempts) and done.effect is None and self.step.effect is None:
+            fact.moves, self.row = False, row
+        return fact
 
     def nothing_left(self) -> Fact:
         """Every step of today's job has a checkpoint already."""
@@ -365,6 +380,7 @@ class Attempt:
         effect = None if self.entry is None else self._left_open(state)
         if state is State.PENDING and self._may_have_been_sent():
             state = State.UNCONFIRMED
+        self.row = None
         spending, answers = self.spending or None, self.answers or None
         if spending or answers:
             self.spending, self.answers = [], []

@@ -27,6 +27,7 @@ class Standings:
         self._noted: list[GateStanding] = []
         self._told: list[tuple[str, str]] = []
         self._by_people: set[Gate] = set()
+        self._unspoken: set[Gate] = set()
         self._not_before = 0.0
         self.until: float | None = None
         self.is_paused = False
@@ -37,8 +38,11 @@ class Standings:
         self._worker.causes.look_around()
         for gate, shut in self._worker.admission.look_around():
             if gate.asked_until and shut is not None and not shut.lasting and not gate.outage.is_on:
-                continue  # that is waited out without a word
-            self._tell(gate, shut)
+                self._unspoken.add(gate)  # that is waited out without a word
+            elif gate in self._unspoken:
+                self._unspoken.discard(gate)
+            else:
+                self._tell(gate, shut)
 
     def _tell(self, gate: Gate, shut: Shut | None) -> None:
         event = "run_resumed" if shut is None else "run_paused"

@@ -60,7 +60,8 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """A step in progress in a living run. `done`: the steps that the record has checkpoints of."""
+    """A step in progress in a living run, for so long (`since`, UTC seconds). `done`: the steps that the record has
+    checkpoints of."""
 
     key: str
     step: str | None

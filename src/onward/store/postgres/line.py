@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psycopg
 
@@ -17,7 +17,8 @@ from onward.store.postgres import connection as connections
 from onward.store.postgres import words
 from onward.store.postgres.address import Address
 from onward.store.postgres.transaction import BOOT as BOOT
-from onward.store.postgres.transaction import Connection, PostgresTransaction
+from onward.store.postgres.transaction import FORESEEN, Connection, Foreseen, PostgresTransaction, foreseeing
+from onward.store.sql.transaction import Row
 
 T = TypeVar("T")
 LEDGER = 0
@@ -111,13 +112,20 @@ class Line:
                     raise
                 self._lose()
 
-    def change(self, make: Callable[[PostgresTransaction], T], locks: Sequence[tuple[int, Lock]]) -> T:
-        """What `make` brings, once that is durable. `locks`: (which, how), in the order in which they are taken."""
+    def change(
+        self,
+        make: Callable[[PostgresTransaction], T],
+        locks: Sequence[tuple[int, Lock]],
+        about: Mapping[str, int] | None = None,
+    ) -> T:
+        """What `make` brings, once that is durable. `locks`: (which, how), in the order in which they are taken;
+        `about`: the instance and the run about which is asked what nearly every change asks."""
         tries = _Tries()
         while True:
             self._batch += 1
             try:
-                made = make(self._begin(locks))
+                transaction = self._begin(locks, about)
+                made = make(transaction)
             except psycopg.Error as error:
                 self._undo(error)
                 if not self._may_try_again(error, tries):
@@ -127,7 +135,7 @@ class Line:
                 connections.roll_back(self._connection)
                 raise
             try:
-                done = self._connection.execute("COMMIT", prepare=False).statusmessage
+                done = transaction.commit()
             except psycopg.Error as error:
                 self._undo(error)
                 if words.is_lost(error) and self._was_made():
@@ -139,7 +147,7 @@ class Line:
                 return made
             raise StoreError(f"{self.address.shown} undid a change without a reason")
 
-    def _begin(self, locks: Sequence[tuple[int, Lock]]) -> PostgresTransaction:
+    def _begin(self, locks: Sequence[tuple[int, Lock]], about: Mapping[str, int] | None) -> PostgresTransaction:
         self._reconnect()
         began = self._clock.now()
         number = self.address.lock_class
@@ -151,23 +159,30 @@ class Line:
             + f"SELECT moment(), (SELECT max(schema_version) FROM about), "
             f"(SELECT batch FROM writers WHERE id = '{self._writer}')"
         )
-        moment, version, batch = _last_row(self._connection.execute(text.encode()))
+        names = FORESEEN if about is not None else ()
+        if about is not None:
+            text += f";{foreseeing(about)}"
+        answers = _answers(self._connection.execute(text.encode()))[-1 - len(names) :]
+        moment, version, batch = answers[0][0]
         if version != self._schema:
             raise connections.changed_meanwhile()
         if batch is None:  # somebody has tidied it away
             connections.roll_back(self._connection)
             self._sign_in(self._connection)
-            return self._begin(locks)
-        return self._transaction(moment, began)
+            return self._begin(locks, about)
+        foreseen = {name: Foreseen(about or {}, rows) for name, rows in zip(names, answers[1:], strict=True)}
+        return self._transaction(moment, began, foreseen)
 
-    def _transaction(self, moment: float, began: float) -> PostgresTransaction:
+    def _transaction(
+        self, moment: float, began: float, foreseen: Mapping[str, Foreseen] | None = None
+    ) -> PostgresTransaction:
         """The clocks are compared as nearly as the waiting for locks lets them be."""
         ahead, behind = moment - began, moment - self._clock.now()
         offset = ahead if abs(ahead) < abs(behind) else behind
         if ahead * behind <= 0:  # it was read between the two: they agree
             offset = 0.0
         self.offset = offset
-        return PostgresTransaction(self._connection, moment, offset, self.address.lock_class)
+        return PostgresTransaction(self._connection, moment, offset, self.address.lock_class, foreseen)
 
     def _sign_in(self, connection: Connection) -> None:
         """The row by which it is told what became of a commit; rows of writers that are long gone go."""
@@ -243,11 +258,17 @@ class _Tries:
         return True
 
 
-def _last_row(cursor: psycopg.Cursor[tuple[object, ...]]) -> tuple[Any, ...]:
-    """The row of the last of several statements that were sent together; empty where it has none."""
-    row: tuple[Any, ...] = ()
+def _answers(cursor: psycopg.Cursor[Row]) -> list[list[Row]]:
+    """The rows of each of several statements that were sent together and answer with rows."""
+    found = []
     while True:
         if cursor.description is not None:
-            row = cursor.fetchone() or ()
+            found.append(cursor.fetchall())
         if not cursor.nextset():
-            return row
+            return found
+
+
+def _last_row(cursor: psycopg.Cursor[Row]) -> Row:
+    """The row of the last of them; empty where it has none."""
+    last = _answers(cursor)[-1:]
+    return last[0][0] if last and last[0] else ()

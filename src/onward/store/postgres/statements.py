@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from onward.store.sql import statements
@@ -26,17 +27,27 @@ _TYPES = {
 TYPE_OF = {name: kind for kind, names in _TYPES.items() for name in names.split()}
 _LISTED = re.compile(r"listed\((?P<rows>[^()]+)\) AS (?P<alias>\w+)\((?P<columns>[^()]*)\)")
 _ARRAYS = re.compile(r"\b(ids|texts)\(([^()]+)\)")
+_READ = re.compile(r"\b(?:FROM|JOIN) (\w+)")
+_WRITTEN = re.compile(r"\b(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)")
+_PARAMETER = re.compile(r"\$(\d+)")
 _NAME = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 
 
 class Statement(NamedTuple):
-    """SQL with numbered parameters, and their names in that order."""
+    """SQL with numbered parameters, and their names in that order; the tables that it reads and changes."""
 
     text: str
     names: tuple[str, ...]
+    reads: frozenset[str]
+    writes: frozenset[str]
+
+    def about(self, numbers: Mapping[str, int]) -> str:
+        """The text with these for its parameters, to be sent beside others."""
+        return _PARAMETER.sub(lambda match: str(int(numbers[self.names[int(match[1]) - 1]])), self.text)
 
 
 def compiled(sql: str) -> Statement:
+    reads, writes = frozenset(_READ.findall(sql)), frozenset(_WRITTEN.findall(sql))
     sql = _LISTED.sub(_as_rows, sql)
     sql = _ARRAYS.sub(_as_array, sql)
     names: list[str] = []
@@ -47,7 +58,8 @@ def compiled(sql: str) -> Statement:
             names.append(name)
         return f"${names.index(name) + 1}::{TYPE_OF.get(name, 'text')}"
 
-    return Statement(_NAME.sub(numbered, sql), tuple(names))
+    text = _NAME.sub(numbered, sql)
+    return Statement(text, tuple(names), reads, writes)
 
 
 def _as_rows(match: re.Match[str]) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Mapping
-from typing import Any
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import psycopg
 
@@ -18,39 +18,76 @@ AT_ONCE = 1000
 OWN = {name: statements.compiled(sql) for name, sql in load(statements.PACKAGE, "own.sql").items()}
 ALONE = "SELECT pg_advisory_xact_lock($1::int, $2::int)"
 
+FORESEEN = ("run_is_open", "is_entangled", "inputs_wait", "has_waits", "has_gone")
+READ_BY = {name: (OWN.get(name) or statements.blocks()[name]).reads for name in FORESEEN}
+
 Connection = psycopg.Connection[Row]
+Sent = tuple[str, list[Any] | None]
 _numbers = itertools.count(1)
+
+
+class Foreseen(NamedTuple):
+    """What a block answers about an instance and a run, asked as a transaction began."""
+
+    about: Mapping[str, int]
+    rows: list[Row]
 
 
 class PostgresTransaction:
     """`sql.transaction.Transaction` on a connection that is in one. `moment`: that of the server, by which everything
-    is written; `offset`: how far it is ahead of the clock of this process, in seconds."""
+    is written; `offset`: how far it is ahead of the clock of this process, in seconds.
+
+    Each exchange with the server costs the journal's thread a turn at the interpreter's lock. So what is sent and not
+    asked for goes with what follows, and what nearly every change asks is `foreseen`: it holds until the transaction
+    itself changes a table that it was read from.
+    """
 
     boot = BOOT
 
-    def __init__(self, connection: Connection, moment: float, offset: float = 0.0, lock_class: int = 0):
+    def __init__(
+        self,
+        connection: Connection,
+        moment: float,
+        offset: float = 0.0,
+        lock_class: int = 0,
+        foreseen: Mapping[str, Foreseen] | None = None,
+    ):
         self.now = self.steady = moment
         self.offset = offset
         self._connection = connection
         self._lock_class = lock_class
         self._sql = statements.blocks()
+        self._foreseen = dict(foreseen or {})
+        self._pending: list[Sent] = []
 
     def execute(self, block: str, bindings: Mapping[str, Any]) -> int:
-        return max(self._run(self._sql[block], bindings).rowcount, 0)
+        return self.execute_all([(block, bindings)])[0]
+
+    def execute_all(self, statements: Sequence[tuple[str, Mapping[str, Any]]]) -> list[int]:
+        done = self._exchanged([self._bound(self._sql[block], bindings) for block, bindings in statements])
+        return [max(cursor.rowcount, 0) for cursor in done]
+
+    def send(self, block: str, bindings: Mapping[str, Any]) -> None:
+        self._pending.append(self._bound(self._sql[block], bindings))
 
     def rows(self, block: str, bindings: Mapping[str, Any]) -> list[Row]:
-        return self._fetched(self._sql[block], bindings)
+        return self._fetched(block, self._sql[block], bindings)
 
     def own_rows(self, block: str, bindings: Mapping[str, Any]) -> list[Row]:
         """The rows of a block that only this dialect has."""
-        return self._fetched(OWN[block], bindings)
+        return self._fetched(block, OWN[block], bindings)
 
     def own_execute(self, block: str, bindings: Mapping[str, Any]) -> None:
         """Run a block that only this dialect has."""
-        self._run(OWN[block], bindings)
+        self._exchanged([self._bound(OWN[block], bindings)])
+
+    def commit(self) -> str | None:
+        """What the server says of it: COMMIT, if what was changed is durable."""
+        return self._exchanged([("COMMIT", None)])[0].statusmessage
 
     def stream(self, block: str, bindings: Mapping[str, Any]) -> Generator[Row]:
         statement = self._sql[block]
+        self._exchanged([])
         with psycopg.RawServerCursor(self._connection, f"listed_{next(_numbers)}") as cursor:
             cursor.itersize = AT_ONCE
             cursor.execute(statement.text, _parameters(statement, bindings))
@@ -62,23 +99,50 @@ class PostgresTransaction:
         return found
 
     def be_alone_in(self, instance: int) -> None:
-        self._connection.execute(ALONE, [self._lock_class, instance])
+        self._exchanged([(ALONE, [self._lock_class, instance])])
 
     def begin_part(self) -> None:
-        self._connection.execute("SAVEPOINT part")
+        self._pending.append(("SAVEPOINT part", None))
 
     def undo_part(self) -> None:
-        self._connection.execute("ROLLBACK TO SAVEPOINT part")
+        self._exchanged([("ROLLBACK TO SAVEPOINT part", None)])
+        self._foreseen.clear()
 
     def end_part(self) -> None:
-        self._connection.execute("RELEASE SAVEPOINT part")
+        self._pending.append(("RELEASE SAVEPOINT part", None))
 
-    def _fetched(self, statement: Statement, bindings: Mapping[str, Any]) -> list[Row]:
+    def _fetched(self, block: str, statement: Statement, bindings: Mapping[str, Any]) -> list[Row]:
+        foreseen = self._foreseen.get(block)
+        if foreseen is not None and all(
+            bindings.get(name, number) == number for name, number in foreseen.about.items()
+        ):
+            return foreseen.rows
+        (cursor,) = self._exchanged([self._bound(statement, bindings)])
         # JSON answers stay as they are until they are parsed.
-        return [_given(row) if _is_marked(row) else row for row in self._run(statement, bindings).fetchall()]
+        return [_given(row) if _is_marked(row) else row for row in cursor.fetchall()]
 
-    def _run(self, statement: Statement, bindings: Mapping[str, Any]) -> psycopg.Cursor[Row]:
-        return self._connection.execute(statement.text, _parameters(statement, bindings))
+    def _bound(self, statement: Statement, bindings: Mapping[str, Any]) -> Sent:
+        for block in [name for name in self._foreseen if statement.writes & READ_BY[name]]:
+            del self._foreseen[block]
+        return statement.text, _parameters(statement, bindings)
+
+    def _exchanged(self, wanted: Sequence[Sent]) -> list[psycopg.Cursor[Row]]:
+        """What is pending and then these go to the server together; the cursors of these."""
+        sent, self._pending = [*self._pending, *wanted], []
+        if len(sent) == 1:
+            return [self._one(*sent[0])]
+        with self._connection.pipeline():
+            cursors = [self._one(*one) for one in sent]
+        return cursors[len(cursors) - len(wanted) :]
+
+    def _one(self, text: str, parameters: list[Any] | None) -> psycopg.Cursor[Row]:
+        # What has no parameters is of use but once; a pooler may give the connection to others after it.
+        return self._connection.execute(text, parameters, prepare=None if parameters else False)
+
+
+def foreseeing(about: Mapping[str, int]) -> str:
+    """Asks what is foreseen, in the order of FORESEEN."""
+    return "\n;".join((OWN.get(name) or statements.blocks()[name]).about(about) for name in FORESEEN)
 
 
 def _parameters(statement: Statement, bindings: Mapping[str, Any]) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TypeVar
@@ -67,25 +67,28 @@ class PostgresWorkStore(SqlWorkStore):
         with self._line.explained():
             return self._line.read(ask)
 
-    def transact(self, make: Callable[[Transaction], T], instance: int | None, reach: Reach = Reach.ALL) -> T:
+    def transact(
+        self, make: Callable[[Transaction], T], instance: int | None, reach: Reach = Reach.ALL, run: int | None = None
+    ) -> T:
         """See "What is locked" in ARCHITECTURE.md."""
+        about = None if instance is None or run is None else {"instance": instance, "run": run}
         with self._line.explained():
             if reach is Reach.OWN_ROW:
                 return self._line.change(make, [])
             if reach is Reach.HELD and instance is not None:
                 with contextlib.suppress(Entangled):
-                    return self._beside(make, instance)
+                    return self._beside(make, instance, about)
             mine = [] if instance is None else [(instance, Lock.ALONE)]
-            return self._line.change(make, [_ALL, *mine])
+            return self._line.change(make, [_ALL, *mine], about)
 
-    def _beside(self, make: Callable[[Transaction], T], instance: int) -> T:
+    def _beside(self, make: Callable[[Transaction], T], instance: int, about: Mapping[str, int] | None) -> T:
         def whole(transaction: PostgresTransaction) -> T:
             if transaction.own_rows("is_entangled", {"instance": instance})[0][0]:
                 raise Entangled
             return make(transaction)
 
         ledger = [_ALL] if instance in self._owing else []
-        return self._line.change(whole, [*ledger, (instance, Lock.SHARED)])
+        return self._line.change(whole, [*ledger, (instance, Lock.SHARED)], about)
 
     def begin_run(self, start: RunStart) -> RunBegun:
         begun = super().begin_run(start)

@@ -201,6 +201,13 @@ WHERE r.fence = f.fence AND r.run = :run AND coalesce(r.state, '') = 'in_progres
 INSERT INTO checkpoints (record, generation, step, version, output, run, at)
 SELECT f.key::bigint, :generation, :step, :version, f.value, :run, :now FROM json_each_text(:rows) f
 
+-- Of records that go on as they were claimed.
+-- name: checkpoint_of_held
+INSERT INTO checkpoints (record, generation, step, version, output, run, at)
+SELECT r.id, :generation, :step, :version, f.value, :run, :now
+FROM json_each_text(:rows) f JOIN records r ON r.id = f.key::bigint
+WHERE r.fence = :fence AND r.run = :run AND coalesce(r.state, '') = 'in_progress'
+
 -- name: insert_failures
 INSERT INTO failures (record, step, version, kind, error_type, message, attempts, received, run, at)
 SELECT record, step, version, kind, error_type, message, attempts, received, :run, :now

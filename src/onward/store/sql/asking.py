@@ -185,8 +185,8 @@ class Questions:
                 yield Became(key, State(state), step, waiting(state, *waits))
 
     def _in_flight(self, key: str, step: str | None, since: float, run: int, record: int, generation: int) -> InFlight:
-        done = frozenset(row[0] for row in self.rows("steps_done", record=record, generation=generation))
-        return InFlight(key, step, done, since, run)
+        done = dict(self.rows("steps_done", record=record, generation=generation))
+        return InFlight(key, step, frozenset(done), max(since, *done.values(), 0.0), run)
 
     def failures(self, instance: int, states: Sequence[State], kind: str | None) -> Iterator[FailedRecord]:
         among = orjson.dumps(states).decode()

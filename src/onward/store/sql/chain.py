@@ -40,8 +40,8 @@ def _append(change: Change, block: Sequence[Telling], run: int | None, actor: st
         seq += 1
         head = link_hash(head, (instance, run, seq, record, keys.get(record), now, actor, event, step, reason, detail))
         rows.append((seq, head, record, event, step, reason, detail))
-    change.execute("insert_history", rows, run=run, actor=actor)
-    change.execute("move_run_head" if run is not None else "move_acts_head", run=run, seq=seq, head=head)
+    change.send("insert_history", rows, run=run, actor=actor)
+    change.send("move_run_head" if run is not None else "move_acts_head", run=run, seq=seq, head=head)
 
 
 def tip_of(change: Change, run: int | None) -> Tip:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -43,14 +43,23 @@ class Change:
 
     def execute(self, block: str, rows: Rows | None = None, **bindings: Any) -> int:
         """Run one named block; the number of rows it changed."""
-        if rows is not None:
-            bindings["rows"] = _json(rows)
-        return self.transaction.execute(block, {**self._common, **bindings})
+        return self.transaction.execute(block, self._bound(rows, bindings))
+
+    def execute_all(self, statements: Sequence[tuple[str, Rows, Mapping[str, Any]]]) -> list[int]:
+        """Run blocks with their rows and bindings in this order; the numbers of rows that they changed."""
+        return self.transaction.execute_all([(block, self._bound(rows, more)) for block, rows, more in statements])
+
+    def send(self, block: str, rows: Rows | None = None, **bindings: Any) -> None:
+        """Run one named block of which nobody asks what it changed; it may be made together with what follows."""
+        self.transaction.send(block, self._bound(rows, bindings))
 
     def rows(self, block: str, rows: Rows | None = None, **bindings: Any) -> list[Row]:
-        if rows is not None:
-            bindings["rows"] = _json(rows)
-        return self.transaction.rows(block, {**self._common, **bindings})
+        return self.transaction.rows(block, self._bound(rows, bindings))
+
+    def _bound(self, rows: Rows | None, bindings: Mapping[str, Any]) -> dict[str, Any]:
+        """What a block is given besides what all have in common."""
+        listed = {} if rows is None else {"rows": _json(rows)}
+        return {**self._common, **bindings, **listed}
 
     def stream(self, block: str, **bindings: Any) -> Iterator[Row]:
         """The rows of a block one by one; what it reads from must not change before the last."""
@@ -91,7 +100,7 @@ class Change:
         """Write the counters that were moved."""
         moved = [[what, name, n] for (what, name), n in sorted(self._moved.items()) if n]
         if moved:
-            self.execute("add_counts", moved)
+            self.send("add_counts", moved)
         self._moved.clear()
 
 

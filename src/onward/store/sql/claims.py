@@ -31,7 +31,7 @@ def claim(change: Change, wish: ClaimWish) -> list[Claimed]:
     candidates = change.array("candidates", chosen, whole=wish.max_bytes // wish.limit)
     rows = _within_bytes(change, candidates, wish.max_bytes)
     ids = [row[0] for row in rows]
-    change.execute("claim", ids, start=int(wish.start))
+    change.send("claim", ids, start=int(wish.start))
     for (state, vanished), taken in Counter([(row[STATE], row[STATE + 1]) for row in rows]).items():
         transitions.require(State(state), State.IN_PROGRESS)
         change.move(State(state), State.IN_PROGRESS, taken, gone=bool(vanished))

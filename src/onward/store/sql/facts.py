@@ -102,8 +102,12 @@ def _write(
     finishing: Groups = defaultdict(list)
     advancing: Groups = defaultdict(list)
     checkpoints: dict[tuple[Any, ...], dict[int, str]] = defaultdict(dict)
+    staying: dict[tuple[Any, ...], dict[int, str]] = defaultdict(dict)
     leaving = []
     for fact in facts:
+        if fact.checkpoint is not None and not fact.moves:
+            staying[fact.fence, fact.generation, fact.done_step, fact.version][fact.record] = fact.checkpoint
+            continue
         if fact.checkpoint is not None:
             checkpoints[fact.generation, fact.done_step, fact.version][fact.record] = fact.checkpoint
         if fact.state is State.SUCCEEDED:
@@ -113,25 +117,26 @@ def _write(
             advancing[alike].append(fact.record)
         else:
             leaving.append(_leaving_row(fact))
+    moves: list[tuple[str, list[Any] | dict[int, str], Mapping[str, Any]]] = []
+    for (fence, generation, step, version), outputs in staying.items():
+        made_by = {"fence": fence, "generation": generation, "step": step, "version": version}
+        moves.append(("checkpoint_of_held", outputs, made_by))
     for (fence, lineage), records in finishing.items():
-        _require(records, change.execute("finish", records, fence=fence, lineage=lineage))
+        moves.append(("finish", records, {"fence": fence, "lineage": lineage}))
     for (fence, step, started, attempts, deaths, solo_deaths), records in advancing.items():
         harm = {"attempts": attempts, "deaths": deaths, "solo_deaths": solo_deaths}
-        _require(records, change.execute("advance", records, fence=fence, step=step, started=int(started), **harm))
+        moves.append(("advance", records, {"fence": fence, "step": step, "started": int(started), **harm}))
     if leaving:
-        _require(leaving, change.execute("leave", leaving))
+        moves.append(("leave", leaving, {}))
+    if change.execute_all(moves) != [len(rows) for _, rows, _ in moves]:
+        raise _FenceGone
     for (generation, step, version), outputs in checkpoints.items():
-        change.execute("insert_checkpoints", outputs, generation=generation, step=step, version=version)
+        change.send("insert_checkpoints", outputs, generation=generation, step=step, version=version)
     _write_reasons(change, facts, met)
     finished: Counter[int] = Counter()
     for (_, lineage), records in finishing.items():
         finished[lineage] += len(records)
     return finished, met
-
-
-def _require(rows: Sequence[Any], changed: int) -> None:
-    if changed != len(rows):
-        raise _FenceGone
 
 
 def _leaving_row(fact: Fact) -> list[object]:
@@ -173,7 +178,7 @@ def _write_reasons(change: Change, facts: Sequence[Fact], met: Holds) -> None:
         if event is not None:
             history.append((fact.record, event, fact.done_step or fact.step, reason, _detail(fact)))
     if failures:
-        change.execute("insert_failures", failures)
+        change.send("insert_failures", failures)
     chain.tell(change, history)
 
 

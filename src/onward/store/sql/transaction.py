@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Any, Protocol
@@ -37,6 +37,12 @@ class Transaction(Protocol):
 
     def execute(self, block: str, bindings: Mapping[str, Any]) -> int:
         """Run one block; the number of rows that it changed."""
+
+    def execute_all(self, statements: Sequence[tuple[str, Mapping[str, Any]]]) -> list[int]:
+        """Run blocks in this order; the numbers of rows that they changed."""
+
+    def send(self, block: str, bindings: Mapping[str, Any]) -> None:
+        """Run one block of which nobody asks what it changed: it may wait for what follows, at most for the commit."""
 
     def rows(self, block: str, bindings: Mapping[str, Any]) -> list[Row]:
         """All rows of a block."""

@@ -76,9 +76,11 @@ class SqlWorkStore(ABC):
         """One consistent reading, in words for people where it fails."""
 
     @abstractmethod
-    def transact(self, make: Callable[[Transaction], T], instance: int | None, reach: Reach = Reach.ALL) -> T:
+    def transact(
+        self, make: Callable[[Transaction], T], instance: int | None, reach: Reach = Reach.ALL, run: int | None = None
+    ) -> T:
         """What `make` brings, once its change is durable; StoreWriteError where it cannot be. `instance` None: one
-        that is not known yet."""
+        that is not known yet. `run`: whose change it is."""
 
     @abstractmethod
     def _note_alive(self, run: int) -> None:
@@ -105,7 +107,7 @@ class SqlWorkStore(ABC):
             change.flush()
             return made
 
-        made = self.transact(whole, instance, reach)
+        made = self.transact(whole, instance, reach, run)
         self._lineages_are_sure = True
         return made
 

@@ -48,7 +48,7 @@ WHERE state <> 'succeeded' AND instance = :instance AND state = 'in_progress' AN
 ORDER BY since LIMIT :limit
 
 -- name: steps_done
-SELECT step FROM checkpoints WHERE record = :record AND generation = :generation
+SELECT step, at FROM checkpoints WHERE record = :record AND generation = :generation
 
 -- What an unconfirmed record owes is open whether or not the source still has the record.
 -- name: failed_records

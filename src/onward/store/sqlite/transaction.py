@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -25,6 +25,12 @@ class SqliteTransaction:
     def execute(self, block: str, bindings: Mapping[str, Any]) -> int:
         self._connection.execute(self._sql[block], bindings)
         return int(self._connection.changes())
+
+    def execute_all(self, statements: Sequence[tuple[str, Mapping[str, Any]]]) -> list[int]:
+        return [self.execute(block, bindings) for block, bindings in statements]
+
+    def send(self, block: str, bindings: Mapping[str, Any]) -> None:
+        self.execute(block, bindings)
 
     def rows(self, block: str, bindings: Mapping[str, Any]) -> list[Row]:
         return list(self._connection.execute(self._sql[block], bindings))

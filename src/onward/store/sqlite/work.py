@@ -60,7 +60,9 @@ class SqliteWorkStore(SqlWorkStore):
         with connection.plain_errors(self.path), self._connection:
             yield SqliteTransaction(self._connection, self._clock)
 
-    def transact(self, make: Callable[[Transaction], T], instance: int | None, reach: Reach = Reach.ALL) -> T:
+    def transact(
+        self, make: Callable[[Transaction], T], instance: int | None, reach: Reach = Reach.ALL, run: int | None = None
+    ) -> T:
         """Writers take turns, however far their changes go."""
         self._check_fault()
         try:

@@ -181,6 +181,13 @@ WHERE r.fence = j.value ->> 1 AND r.run = :run AND r.state = 'in_progress'
 INSERT INTO checkpoints (record, generation, step, version, output, run, at)
 SELECT CAST(key AS INTEGER), :generation, :step, :version, value, :run, :now FROM json_each(:rows)
 
+-- Of records that go on as they were claimed.
+-- name: checkpoint_of_held
+INSERT INTO checkpoints (record, generation, step, version, output, run, at)
+SELECT r.id, :generation, :step, :version, j.value, :run, :now
+FROM json_each(:rows) j CROSS JOIN records r ON r.id = CAST(j.key AS INTEGER)
+WHERE r.fence = :fence AND r.run = :run AND r.state = 'in_progress'
+
 -- name: insert_failures
 INSERT OR REPLACE INTO failures (record, step, version, kind, error_type, message, attempts, received, run, at)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, :run, :now
