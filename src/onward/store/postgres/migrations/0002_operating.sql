@@ -12,3 +12,10 @@ ALTER TABLE instances ADD COLUMN concurrency_said bigint NOT NULL DEFAULT 0;
 
 -- The few that may have outputs which newer ones have replaced.
 CREATE INDEX records_made_again ON records (instance, id) WHERE generation > 0;
+
+-- An entry's state changes with each act of its effect. No index may depend on it, nor on what else changes then: so the
+-- new row stays on its page and costs no index anything (a HOT update), and there is room for it.
+DROP INDEX effects_open;
+CREATE INDEX effects_by_time ON effects (intended_at);
+ALTER TABLE effects SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05,
+    autovacuum_analyze_scale_factor = 0.02);
