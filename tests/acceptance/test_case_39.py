@@ -135,7 +135,8 @@ def test_a_newer_store_is_refused_and_untouched(releases: Releases) -> None:
     for words in (["run"], ["status"], ["retry", "--all"], ["export", "--out", "out.jsonl"]):
         ended = releases.onward(words[0], "job.py", *words[1:])
         assert ended.returncode == 2
-        assert "was written by a newer onward (schema 2, this one knows 1); update onward" in ended.stderr
+        schemas = f"schema {newest() + 1}, this one knows {newest()}"
+        assert f"was written by a newer onward ({schemas}); update onward" in ended.stderr
         plain(ended.stderr)
     assert checksum(file) == before
     assert not (releases.folder / "out.jsonl").exists()
