@@ -43,6 +43,7 @@ def test_it_asks_nothing_changes_nothing_and_is_right(tmp_path: Path) -> None:
         assert hashlib.sha256(store.read_bytes()).digest() == before
         assert len(server.log()) == asked_before
         assert (found["total"], found["to_go"], found["done"]) == (60, 40, 20)
+        found["cost"].pop("to_make_anew")  # type: ignore[attr-defined]
         assert found["cost"] == begun["cost"]
         part = estimate(place, "--limit", "10")
         assert part["to_go"] == 10
@@ -52,6 +53,20 @@ def test_it_asks_nothing_changes_nothing_and_is_right(tmp_path: Path) -> None:
         assert "60 records, 20 done, 40 to go" in said
         assert " to finish (0.0" in said
         assert onward.estimate(load_job(str(tmp_path / "job.py")))["to_go"] == 40
+
+
+def test_results_of_an_older_prompt_are_told_with_what_they_would_cost(tmp_path: Path) -> None:
+    with asked(tmp_path) as (place, server):
+        place.write("in.jsonl", rows(30))
+        spent = place.run(env=server.environment).status["cost"]["spent_usd"]
+        assert "stale" not in place.fine("run", "job.py", "--estimate")
+        job = tmp_path / "job.py"
+        job.write_text(job.read_text().replace('Prompt("', 'Prompt("Please: '))
+        found = estimate(place)
+        assert (found["done"], found["to_go"], found["stale"]) == (30, 0, 30)
+        assert found["cost"]["to_make_anew"]["usd"] == pytest.approx(spent, rel=0.01)  # type: ignore[index]
+        said = place.fine("run", "job.py", "--estimate")
+        assert "30 records that are done are stale: onward rerun job.py --stale has them made anew, for about $" in said
 
 
 def test_what_is_not_read_yet_is_counted(tmp_path: Path) -> None:

@@ -46,13 +46,15 @@ def plant(defect: Defect, source: Path) -> None:
             raise LookupError(f"{defect.name}: {defect.file} has no {old!r} any more")
         text = text.replace(old, new)
     path.write_text(text, "utf-8")
+    for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
+        compiled.unlink()
 
 
 def try_defect(defect: Defect) -> Verdict:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix=f"onward-{defect.name}-") as name:
         source = Path(name) / "src"
-        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "src", source)  # with its bytecode, which goes by the time of each file
         try:
             plant(defect, source)
         except LookupError as error:

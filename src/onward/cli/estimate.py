@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onward.cli import money, streams
+from onward.cli.amounts import about
 from onward.cli.target import Target
 from onward.cli.words import records
 
@@ -30,6 +31,11 @@ def told(found: Mapping[str, Any], target: Target) -> Iterator[str]:
     done = f", {found['done']:,} done" if found["done"] else ""
     yield f"{records(found['total'])}{done}, {found['to_go']:,} to go"
     yield from money.outlook(found)
+    if found["stale"]:
+        anew = found["cost"]["to_make_anew"]
+        price = "" if anew["usd"] is None else f", for {about(anew['usd'], anew['p10'], anew['p90'])}"
+        again = target.command("rerun", "--stale")
+        yield f"{records(found['stale'])} that are done are stale: {again} has them made anew{price}"
     finish, time = found["cost"]["to_finish"], found["time_to_finish"]
     if not found["to_go"]:
         yield f"Nothing is left to do. Next: {target.export_command}"

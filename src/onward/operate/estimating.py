@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from onward.engine.spending.bill import asking, cost, cost_to_come
+from onward.engine.spending.bill import asking, cost, cost_of_again, cost_to_come
 from onward.job.plan import Plan
 from onward.model import Counts, State
 from onward.operate.costs import time_to_finish, to_finish, to_go, told
 from onward.operate.questions import Subject
+from onward.policy.versions import ResultVersions, redone
 from onward.ports.bill import Bill
 from onward.ports.desk import Desk
 from onward.ports.source import Source
 
 
 def estimate(desk: Desk, subject: Subject, plan: Plan, source: Source, limit: int | None) -> dict[str, Any]:
-    """Of an instance that has run before. Its source is counted only where it was not read to its end."""
+    """Of an instance that has run before. Its source is counted only where it was not read to its end. `stale`:
+    finished records that today's steps or input would make anew, and what doing so would cost."""
     standing = desk.standing(subject.number, subject.today)
     counts = standing.counts
     again = not any(run.alive for run in standing.runs)
@@ -26,6 +28,8 @@ def estimate(desk: Desk, subject: Subject, plan: Plan, source: Source, limit: in
     if limit is not None and left > limit:
         left = limit
         finish = told(cost_to_come(bill, subject.today, asking(plan.steps), unread, limit))
+    results = ResultVersions(standing.results)
+    anew = cost_of_again(bill, subject.today, asking(plan.steps), redone(results.groups, subject.today))
     return {
         "job": subject.job,
         "instance": subject.instance,
@@ -34,7 +38,8 @@ def estimate(desk: Desk, subject: Subject, plan: Plan, source: Source, limit: in
         "done": counts.of(State.SUCCEEDED),
         "to_go": left,
         "source_complete": counts.source_complete,
-        "cost": {**cost(counts.spent.values()), "to_finish": finish},
+        "stale": results.stale(subject.today),
+        "cost": {**cost(counts.spent.values()), "to_finish": finish, "to_make_anew": told(anew.cost)},
         "time_to_finish": time_to_finish(desk.pace(subject.number), left, True),
     }
 
@@ -55,7 +60,8 @@ def before_the_first(
         "done": 0,
         "to_go": left,
         "source_complete": False,
-        "cost": {**cost([]), "to_finish": told(come)},
+        "stale": 0,
+        "cost": {**cost([]), "to_finish": told(come), "to_make_anew": told(cost_to_come(Bill(), {}, {}, 0))},
         "time_to_finish": time_to_finish(None, left, True),
     }
 
