@@ -134,6 +134,20 @@ OPERATE_DEFECTS = (
         (VACUUM, "-k", "removed_meanwhile"),
     ),
     Defect(
+        "index-over-what-changes",
+        "each act of an effect makes new entries in all indexes",
+        "store/postgres/migrations/0002_operating.sql",
+        (("ON effects (intended_at);", "ON effects (intended_at) WHERE state IN ('intended', 'unknown');"),),
+        ("tests/contract/test_postgres_plans.py", "-k", "changes_often"),
+    ),
+    Defect(
+        "counters-of-all-runs",
+        "counters of runs that have ended are summed again and again",
+        "store/postgres/work.py",
+        (('        transaction.own_execute("fold_counts", {"instance": begun.instance})\n', ""),),
+        ("tests/contract/test_postgres_counters.py",),
+    ),
+    Defect(
         "file-shrinks-under-a-run",
         "the file is written anew while a run is at work",
         "store/sqlite/desk.py",
