@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from onward.sources.iterable import iterable
     from onward.sources.jsonl import jsonl
     from onward.sources.parquet import parquet
+    from onward.sources.sql import sql
 
 __all__ = [
     "ABSENT",
@@ -73,6 +74,7 @@ __all__ = [
     "retry",
     "run",
     "run_async",
+    "sql",
     "status",
 ]
 
@@ -110,6 +112,7 @@ _HOMES = {
     "onward.sources.iterable": ("iterable",),
     "onward.sources.jsonl": ("jsonl",),
     "onward.sources.parquet": ("parquet",),
+    "onward.sources.sql": ("sql",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

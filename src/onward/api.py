@@ -29,6 +29,7 @@ from onward.operate import (
     decisions,
     estimating,
     history,
+    moving,
     orders,
     pausing,
     questions,
@@ -38,12 +39,14 @@ from onward.operate import (
 )
 from onward.operate.acts import Marked
 from onward.operate.decisions import Decisions
+from onward.operate.moving import Copied
 from onward.operate.questions import Subject
 from onward.operate.reconciling import Decision, Reconciled
 from onward.operate.sampling import Compared
 from onward.operate.vacuuming import Emptied
 from onward.ports.desk import Desk
 from onward.ports.facts import InstanceFacts
+from onward.ports.sink import Sink
 from onward.rehearsal.report import Announced, Report
 
 T = TypeVar("T")
@@ -553,8 +556,10 @@ def _plain_receipt(sent: Any) -> str:
 
 def export(
     job: Job | str,
-    out: str | Path,
+    out: str | Path | None = None,
     *,
+    to: str | None = None,
+    table: str | None = None,
     store: str | None = None,
     params: Any = None,
     instance: str | None = None,
@@ -564,16 +569,107 @@ def export(
     generation: str = "last",
     steps: Sequence[str] = (),
 ) -> int:
-    """Write results to a file that appears whole or not at all; the number of rows.
+    """Write results to a file that appears whole or not at all, or into a table; the number of rows.
 
-    `out` is relative to the current folder. `steps`: only these steps' outputs; all without. See
-    `operate.questions.rows` for what is in it. Raises UsageError, ExportError.
+    `out` is relative to the current folder. `to` and `table` instead: a database (`postgresql://…`, `sqlite:///…` or a
+    path) and its table, made if it is missing; rows are upserted by key in one transaction (`sinks.table` says which
+    columns it has). `steps`: only these steps' outputs; all without. See `operate.questions.rows` for what is in it.
+    Raises UsageError, ExportError.
     """
-    _refuse_own_files(job, store, params, Path(out))
-    sink = runner.open_sink(out, format, flat)
+    sink = _sink(job, out, to, table, store, params, format, flat, generation)
     with _desk(job, store) as desk:
         subject = _subject(desk, job, params, instance)
         return sink.write(questions.rows(desk, subject, state, generation, steps))
+
+
+def export_into(
+    job: Job | str,
+    to: str,
+    table: str,
+    *,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    state: str = "succeeded",
+    flat: bool = False,
+    generation: str = "last",
+    steps: Sequence[str] = (),
+) -> tuple[int, int]:
+    """The same into a table: the number of rows, and how many of them were made or changed there."""
+    _check_table(generation)
+    sink = runner.open_table(to, table, flat)
+    with _desk(job, store) as desk:
+        subject = _subject(desk, job, params, instance)
+        return sink.write(questions.rows(desk, subject, state, generation, steps)), sink.changed
+
+
+def _sink(
+    job: Job | str,
+    out: str | Path | None,
+    to: str | None,
+    table: str | None,
+    store: str | None,
+    params: Any,
+    format: str | None,
+    flat: bool,
+    generation: str,
+) -> Sink:
+    """Where an export goes. Raises UsageError."""
+    if out is not None:
+        if to is not None or table is not None:
+            raise UsageError("an export goes to a file (--out) or into a table (--to and --table), not to both")
+        _refuse_own_files(job, store, params, Path(out))
+        return runner.open_sink(out, format, flat)
+    if to is None or table is None:
+        raise UsageError("where is the export to go? Give --out FILE, or --to URL with --table NAME")
+    if format is not None:
+        raise UsageError("a table has no format; leave out --format")
+    _check_table(generation)
+    return runner.open_table(to, table, flat)
+
+
+def _check_table(generation: str) -> None:
+    if generation == "all":
+        raise UsageError("a table has one row a record, and so one generation; leave out --generation")
+
+
+def copy(
+    job: Job | str | None,
+    *,
+    to: str,
+    source: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+) -> Copied:
+    """Move a job, or one instance of it, to the store `to`, where it goes on.
+
+    `source`: the store that it leaves, else the job's own; `job` None: the only one there. The old store keeps its
+    copy, which can be looked at and no longer be worked on. Raises UsageError where a run is alive in either store, and
+    where the job, or an obligation of its ledger, is in the new one already: nothing is moved then.
+    """
+    _stop_if_only_loaded()
+    described = job if isinstance(job, Job) else None
+    if source is None and described is None:
+        raise UsageError("which store is it to leave? Give the job itself, or --from and the store's address")
+    if described is not None and params is not None:
+        instance = bind(described, params, instance).instance
+    leaves = runner.store_url(described, source)
+    runner.bring_up_to_date(leaves)
+    with _desk_at(leaves) as old:
+        name = moving.only_job(old) if job is None else _name(job)
+        moving.chosen(old, name, instance)  # before a store is made that nothing goes to
+        runner.make_store(to)
+        with _desk_at(to) as new:
+            return moving.move(old, new, name, instance)
+
+
+@contextlib.contextmanager
+def _desk_at(url: str) -> Iterator[Desk]:
+    desk = runner.open_desk(url)
+    try:
+        yield desk
+    finally:
+        desk.close()
 
 
 def results(

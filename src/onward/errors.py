@@ -102,6 +102,12 @@ class SourceError(OnwardError):
     """The input cannot be read."""
 
 
+class SourceLost(SourceError):
+    """The input cannot be reached now, or was lost while it was read; what was read before that is kept."""
+
+    exit_code = 3
+
+
 class SourceMoved(UsageError):
     """The instance was fed from another location."""
 

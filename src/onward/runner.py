@@ -8,7 +8,7 @@ import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onward.clock import SystemClock
 from onward.engine.loops import run_to_end
@@ -36,6 +36,9 @@ from onward.store.sqlite.desk import SqliteDesk
 from onward.store.sqlite.in_memory import InMemoryStore
 from onward.store.sqlite.telling import Hearer, TellingStore
 from onward.store.sqlite.work import LEASE_SECONDS, SqliteWorkStore
+
+if TYPE_CHECKING:
+    from onward.sinks.table import TableSink
 
 LAST_WAIT = 1.0
 LONGEST_LEASE = 86400.0
@@ -143,6 +146,20 @@ def open_desk(url: str) -> Desk:
     return SqliteDesk(file, SystemClock())
 
 
+def make_store(url: str) -> bool:
+    """See to it that there is a store of today's schema; whether it is new. Raises StoreError, UsageError."""
+    if is_in_memory(url):
+        raise UsageError("a store in memory ends with its run: nothing can be kept there")
+    store = open_work(url, True, True)
+    store.close()
+    return store.new
+
+
+def bring_up_to_date(url: str) -> None:
+    """Have a store that is there at today's schema, as a run would. Raises StoreMissing."""
+    open_work(url, False, True).close()
+
+
 def open_in_memory(store_inputs: bool, dies_after: Callable[[int, Batch], bool]) -> InMemoryStore:
     """A store for tests of a job."""
     return InMemoryStore(SystemClock(), store_inputs, dies_after)
@@ -156,6 +173,13 @@ def open_telling(file: Path, store_inputs: bool, hearer: Hearer) -> TellingStore
 def open_sink(out: str | Path, format: str | None, flat: bool) -> Sink:
     """Where an export goes. Raises UsageError."""
     return formats.open_sink(out, format, flat)
+
+
+def open_table(url: str, table: str, flat: bool) -> TableSink:
+    """A table that an export goes to. Raises UsageError."""
+    from onward.sinks.table import TableSink  # brings decimal
+
+    return TableSink(url, table, flat)
 
 
 def unknown_suffix(out: str) -> str:

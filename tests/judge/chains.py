@@ -9,8 +9,11 @@ from typing import Any
 
 import apsw
 
-HASHED = """h.instance, h.run, h.seq, h.record, (SELECT r.key FROM records r WHERE r.id = h.record), h.at, h.actor,
-    h.event, h.step, h.reason, h.detail"""
+HASHED = """CASE WHEN h.as_instance IS NULL THEN h.instance ELSE h.as_instance END AS of_instance,
+    CASE WHEN h.as_instance IS NULL THEN h.run ELSE h.as_run END AS of_run, h.seq,
+    CASE WHEN h.as_instance IS NULL THEN h.record ELSE h.as_record END AS of_record,
+    (SELECT r.key FROM records r WHERE r.id = h.record) AS key, h.at, h.actor, h.event, h.step, h.reason, h.detail"""
+"""What an entry's hash is over: what was written in another store has the numbers that it had there."""
 
 
 def broken(connection: apsw.Connection) -> list[str]:
@@ -25,8 +28,8 @@ def broken_among(ask: Callable[[str], Iterable[tuple[Any, ...]]]) -> list[str]:
     heads = {(instance, run): end for instance, run, *end in ask(_HEADS)}
     tips: dict[Any, list[Any]] = {chain: [0, ""] for chain in heads}
     found = []
-    for said, *entry in ask(f"SELECT h.hash, {HASHED} FROM history h ORDER BY h.id"):
-        instance, run, seq = entry[:3]
+    for said, instance, run, *entry in ask(f"SELECT h.hash, h.instance, h.run, {HASHED} FROM history h ORDER BY h.id"):
+        seq = entry[2]
         last, before = tips.get((instance, run), [-1, ""])
         text = json.dumps([1, before, *entry], separators=(",", ":"), ensure_ascii=False)
         if seq != last + 1 or said != hashlib.blake2b(text.encode(), digest_size=32).hexdigest():

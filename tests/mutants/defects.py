@@ -6,6 +6,7 @@ from mutants.batch_defects import BATCH_DEFECTS
 from mutants.bill_defects import BILL_DEFECTS
 from mutants.defect import Defect
 from mutants.effect_defects import EFFECT_DEFECTS
+from mutants.moving_defects import MOVING_DEFECTS
 from mutants.operate_defects import OPERATE_DEFECTS
 from mutants.postgres_defects import POSTGRES_DEFECTS
 
@@ -198,7 +199,7 @@ DEFECTS = (
     Defect(
         "told-to-stop-ignored",
         "a run that was told to stop and killed counts as a death",
-        "store/sql/work.py",
+        "store/sql/burying.py",
         (("death = int(told is None)", "death = 1"),),
         (*RUNS, "-k", "told_to_stop"),
     ),
@@ -282,7 +283,7 @@ DEFECTS = (
         "history-outside-the-commit",
         "the head that a run keeps is not moved with its entries",
         "store/sql/chain.py",
-        (('    change.execute("move_run_head"', '    _ = lambda: change.execute("move_run_head"'),),
+        (('    change.send("move_run_head"', '    _ = lambda: change.send("move_run_head"'),),
         (f"{CONTRACT}/test_store_history.py",),
     ),
     Defect(
@@ -310,5 +311,6 @@ DEFECTS = (
     *BATCH_DEFECTS,
     *BILL_DEFECTS,
     *POSTGRES_DEFECTS,
+    *MOVING_DEFECTS,
     *OPERATE_DEFECTS,
 )

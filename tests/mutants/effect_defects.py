@@ -290,7 +290,12 @@ ABOUT_THE_LEDGER = (
         "confirmed-without-fence",
         "the confirmation of a run that lost the record is taken",
         "store/sql/facts.py",
-        (("    if changed != len(rows):\n        raise _FenceGone", "    if False:\n        raise _FenceGone"),),
+        (
+            (
+                "    if change.execute_all(moves) != [len(rows) for _, rows, _ in moves]:",
+                "    if not change.execute_all(moves) and moves:",
+            ),
+        ),
         (LEDGER, "-k", "stale_holder"),
     ),
     Defect(
@@ -464,15 +469,15 @@ NEWEST = (
     Defect(
         "lapsed-call-not-waited-for",
         "a run whose lease has run out is taken for dead, and asked about while its process goes on sending",
-        "store/sql/work.py",
-        (("lives = self.life.is_held(change.transaction, other)", "lives = False"),),
+        "store/sql/burying.py",
+        (("lives = life.is_held(change.transaction, other)", "lives = False"),),
         ("tests/contract/test_store_lapsed_calls.py", "-k", "waited_for"),
     ),
     Defect(
         "death-not-noted",
         "what a call that overran its deadline has sent is asked about as soon as its process has died",
-        "store/sql/work.py",
-        (('                change.execute("calls_of_dead_ended", run=other)\n', "                pass\n"),),
+        "store/sql/burying.py",
+        (('            change.execute("calls_of_dead_ended", run=other)\n', "            pass\n"),),
         ("tests/contract/test_store_ended_calls.py", "-k", "buries"),
     ),
     Defect(

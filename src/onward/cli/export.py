@@ -9,7 +9,9 @@ from onward.cli.target import About, find
 
 
 def export(
-    out: str,
+    out: str | None,
+    to: str | None,
+    table: str | None,
     job: str | None,
     form: str | None,
     state: str,
@@ -18,16 +20,27 @@ def export(
     steps: list[str] | None,
     **about: Unpack[About],
 ) -> int:
-    """Write results to a file: in source order, of one moment, whole or not at all."""
+    """Write results to a file, in source order, or into a table: of one moment, whole or not at all."""
     from onward import api, runner
 
     target = find(job, **about)
-    strange = "" if form else runner.unknown_suffix(out)
+    if out is None and to is not None and table is not None and form is None:
+        rows, changed = api.export_into(
+            target.job, to, table, **target.asked, state=state, flat=flat, generation=generation, steps=steps or ()
+        )
+        streams.answer(f"{_rows(rows)} exported, {changed:,} of them new or changed in the table {table}")
+        return 0
+    strange = "" if form or out is None else runner.unknown_suffix(out)
     if strange:
         streams.err(f"onward: {strange} is no format (jsonl, csv, parquet; or say --format): {out} gets JSON Lines")
+    where = {"to": to, "table": table, **target.asked}
     rows = api.export(
-        target.job, out, **target.asked, format=form, state=state, flat=flat, generation=generation, steps=steps or ()
+        target.job, out, **where, format=form, state=state, flat=flat, generation=generation, steps=steps or ()
     )
     if out != "-":
-        streams.answer(f"{rows:,} {'row' if rows == 1 else 'rows'} written to {out}")
+        streams.answer(f"{_rows(rows)} written to {out}")
     return 0
+
+
+def _rows(number: int) -> str:
+    return f"{number:,} {'row' if number == 1 else 'rows'}"

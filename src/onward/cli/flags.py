@@ -193,7 +193,9 @@ _VACUUM = (
     *ABOUT,
 )
 _EXPORT = (
-    Flag("--out", "out", "The file to write; - is standard output.", "FILE", required=True),
+    Flag("--out", "out", "The file to write; - is standard output.", "FILE"),
+    Flag("--to", "to", "Instead of a file: a database, postgresql://…, sqlite:///… or a path.", "URL"),
+    Flag("--table", "table", "With --to: its table, or schema.table; rows are upserted by key.", "NAME"),
     Flag("--format", "form", "jsonl, csv or parquet; else by the suffix.", "FORMAT"),
     Flag("--state", "state", "Records in this state.", "STATE", default="succeeded", shown_default="succeeded"),
     Flag("--flat", "flat", "Record fields and outputs as columns."),
@@ -201,6 +203,14 @@ _EXPORT = (
          one_of("last", "all"), "last", "last"),
     Flag("--step", "steps", "Only this step's output; repeatable.", "STEP", many=True),
     *ABOUT,
+)  # fmt: skip
+
+_COPY = (
+    Flag("--from", "source", "The store that it leaves; else that of JOB.", "URL"),
+    Flag("--to", "to", "The store that it goes to: postgresql://…, sqlite:///… or a path.", "URL", required=True),
+    _JOB_NAME._replace(help="Instead of JOB: the job's name; else the store's only job."),
+    _INSTANCE._replace(help="Only this instance; else all of the job."),
+    _PARAM, DEBUG,
 )  # fmt: skip
 
 _LOG = (
@@ -245,6 +255,11 @@ Without KEY all open probes and confirmations are asked again, each once, and wh
 Lines of --from FILE: {"key": 7, "sent": RECEIPT} or {"key": 7, "not_sent": true}, and "reason" where there is one.
 What cannot be decided is named, and the rest is done: exit code 2.
 """
+
+COPY_HELP = """Move a job to another store, where it goes on: records, outputs, history, ledger.
+
+No run may be alive in either store. The old one keeps its copy, which can be looked at, and says where the job has
+gone. Interrupted at any moment, the same command finishes it."""
 
 REHEARSE_HELP = """Crash-test a job: its first records, killed at every commit and around every call of an effect.
 
@@ -324,6 +339,7 @@ COMMANDS = {
                  _JSON, *ABOUT)),
         Command("reconcile", "reconcile:reconcile", RECONCILE_HELP, "JOB [KEY]...", _RECONCILE),
         Command("rehearse", "rehearse:rehearse", REHEARSE_HELP, "JOB", _REHEARSE),
+        Command("copy", "copying:copy", COPY_HELP, "JOB", _COPY),
         Command("pause", "acts:pause", "Let no call begin any more, in a group or in all of the job.", "JOB",
                 _PAUSING),
         Command("resume", "acts:resume", "Let a paused job or group go on.", "JOB", _PAUSING),
@@ -334,7 +350,7 @@ COMMANDS = {
                 "JOB [N|default]", (_REASON, *ABOUT)),
         Command("vacuum", "acts:vacuum", "Remove what newer results have replaced, and give disk space back.", "JOB",
                 _VACUUM),
-        Command("export", "export:export", "Write results to a file: in source order, of one moment, whole or absent.",
+        Command("export", "export:export", "Write results to a file, or into a table: of one moment, whole or absent.",
                 "JOB", _EXPORT),
     )
 }  # fmt: skip

@@ -45,6 +45,9 @@ def status(found: Answer, target: Target) -> Iterator[RenderableType]:
     name = f"{found['job']} · {found['instance']}" if found["instance"] else found["job"]
     yield Text.assemble((printable(name), "bold"), "  ", _standing(found["runs"]))
     yield Text(f"store {found['store']}", style="dim")
+    moved = found["moved"]
+    if moved is not None:
+        yield Text(_moved(moved), style="yellow")
     stopped = _stopped(found["runs"])
     if stopped:
         yield Text(stopped, style="yellow")
@@ -83,8 +86,14 @@ def status(found: Answer, target: Target) -> Iterator[RenderableType]:
     yield from _at_work(found["runs"])
     yield from _ended(found["runs"])
     advice = _advice(found, target)
-    if advice:
+    if advice and moved is None:
         yield Text(advice)
+
+
+def _moved(moved: Answer) -> str:
+    if moved["whole"]:
+        return f"moved to {moved['store']}, where it goes on; nothing is changed here any more"
+    return f"being copied from {moved['store']}, and not whole yet: onward copy, said again, finishes it"
 
 
 def _alive(runs: Sequence[Answer]) -> list[Answer]:

@@ -26,6 +26,7 @@ _NEEDED_LATER = (
     "mdurl",
     "openai",
     "orjson",
+    "psycopg",
     "pyarrow",
     "pydantic",
     "pydantic_core",

@@ -15,6 +15,7 @@ from onward.operate.costs import spent, time_to_finish, to_finish, to_go
 from onward.policy.versions import ResultVersions, first_stale
 from onward.ports.desk import Desk, ExportWish
 from onward.ports.facts import EntryFacts, GenerationFacts, InFlight, InstanceFacts, RecordFacts, RunFacts, Waiting
+from onward.ports.moving import Closed
 from onward.ports.sink import ExportRow
 
 FAILED_STATES = (State.FAILED, State.QUARANTINED, State.UNCONFIRMED)
@@ -83,6 +84,7 @@ def status(desk: Desk, subject: Subject) -> dict[str, Any]:
         "job": subject.job,
         "instance": subject.instance,
         "store": desk.store,
+        "moved": _moved(desk, subject),
         "total": counts.total,
         "source_complete": counts.source_complete,
         "counts": {str(state): counts.of(state) for state in State},
@@ -108,6 +110,14 @@ def status(desk: Desk, subject: Subject) -> dict[str, Any]:
         "runs": [_run(one, standing.now) for one in standing.runs],
         "in_flight": [_in_flight(one, subject.today) for one in standing.in_flight],
     }
+
+
+def _moved(desk: Desk, subject: Subject) -> dict[str, Any] | None:
+    """Where an instance has gone, or, as long as it is not `whole` here, comes from; None where it is at home."""
+    one = next((one for one in desk.movable(subject.job) if one.number == subject.number), None)
+    if one is None or one.closed is Closed.NO or one.moved is None:
+        return None
+    return {"store": one.moved.place, "at": moment(one.moved.at), "whole": one.closed is Closed.MOVED}
 
 
 def failures(

@@ -115,8 +115,9 @@ class Checker:
     _finished: set[Chain] = field(default_factory=set)
     _met: tuple[Chain, int] | None = None
 
-    def entry(self, link: Link | None, place: Link, said: str) -> Misfit | None:
-        """The next entry; `link` None where it holds what cannot be hashed, `place` says then which one it is."""
+    def entry(self, link: Link | None, place: Link, said: str, is_copied: bool = False) -> Misfit | None:
+        """The next entry. `place` says which one it is, `link` how it was hashed, None where it holds what cannot be
+        hashed. `is_copied`: it was written in another store, and hashed by the numbers that it had there."""
         self.entries += 1
         chain = place.chain
         if chain not in self.heads:
@@ -131,13 +132,13 @@ class Checker:
         head = self.heads[chain][0]
         if place.seq > head.seq or (place.seq == head.seq and said != head.hash):
             return _misfit(place, "the chain is said to end otherwise: it was added, or exchanged")
-        misfit = (self._before(link) if link.event == BEGIN else None) or self._row(link)
+        misfit = (self._before(place, is_copied) if place.event == BEGIN else None) or self._row(place)
         if misfit is not None:
             return misfit
         if said == self.expected:
-            self._met = chain, link.seq
-        self._tips[chain] = Tip(link.seq, said)
-        if link.event == END:
+            self._met = chain, place.seq
+        self._tips[chain] = Tip(place.seq, said)
+        if place.event == END:
             self._finished.add(chain)
         return None
 
@@ -146,14 +147,20 @@ class Checker:
         unlike = None if row is None else row.unlike(link)
         return None if unlike is None else _misfit(link, f"the row of its run was edited: it has another {unlike}")
 
-    def _before(self, link: Link) -> Misfit | None:
-        """What does not fit of the chains that a run's first entry names."""
+    def _before(self, link: Link, is_copied: bool) -> Misfit | None:
+        """What does not fit of the chains that a run's first entry names. One that was written in another store names
+        them by the numbers that they had there: they are known by their ends."""
         try:
             named = [
                 (run, Tip(int(seq), said)) for run, seq, said in orjson.loads(link.detail or "{}").get("after", ())
             ]
         except (AttributeError, TypeError, ValueError):
             return _misfit(link, "it does not say which chains stood before it")
+        if is_copied:
+            ends = {tip for chain, tip in self._tips.items() if chain[0] == link.instance}
+            if any(then not in ends for _, then in named):
+                return _misfit(link, "it knows an end of another chain that is not there: entries were exchanged")
+            return None
         for run, then in named:
             tip = self._tips.get((link.instance, run), EMPTY)
             if tip.seq < then.seq:

@@ -19,6 +19,7 @@ from onward.ports.facts import (
     Verified,
     Waiting,
 )
+from onward.ports.moving import Moving
 from onward.ports.sink import ExportRow
 from onward.ports.work import Pause
 
@@ -171,7 +172,7 @@ class Shrunk:
     why_not: str | None = None
 
 
-class Desk(Protocol):
+class Desk(Moving, Protocol):
     """Where people ask and decide. Questions are short readings, each consistent in itself; none stays open while
     its answer is used. Acts change many records in commits of some hundreds, each record wholly or not at all, only
     while it still is in the state that the act is for, and with a reason in its history; one that was interrupted is

@@ -7,22 +7,20 @@ are JSON text.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from onward.errors import UsageError
 from onward.ports.sink import ExportRow
 from onward.sinks import cells
 from onward.sinks.flat import Table, gathered
+from onward.sinks.kinds import kind
 from onward.sinks.output import Output
 from onward.sinks.place import Place
 
 _MOST_ROWS = 10_000
 _MOST_CELLS = 1_000_000
 _MOST_CHARACTERS = 32 << 20
-_WHOLE = re.compile(r"-?\d+")
 _NAMES = ("key", "input", "outputs", "state", "versions", "generation")
 
 Decode = Callable[[str], Any]
@@ -99,7 +97,7 @@ def _decoders(table: Table) -> Iterator[tuple[str, Decode]]:
     for row in table.read():
         for index, cell in enumerate(row):
             if cell is not None and cell != "null":
-                kinds[index].add(_kind(cell))
+                kinds[index].add(kind(cell))
     for found in kinds:
         yield _decoder(found)
 
@@ -122,30 +120,3 @@ def _text(cell: str) -> str:
 
 def _bool(cell: str) -> bool:
     return cell == "true"
-
-
-def _kind(cell: str) -> str:
-    """`small` integers are exact as floats too; `exact` numbers fit neither int64 nor float64."""
-    first = cell[0]
-    if first == '"':
-        return "text"
-    if first in "[{":
-        return "nested"
-    if first in "tf":
-        return "bool"
-    if _WHOLE.fullmatch(cell):
-        if len(cell) <= 15:
-            return "small"
-        return "int" if len(cell) <= 20 and -(2**63) <= int(cell) < 2**63 else "exact"
-    return "float" if _fits_float(cell) else "exact"
-
-
-def _fits_float(cell: str) -> bool:
-    """Whether float64 gives the same number back; `1.10` does, 20 digits do not."""
-    written = repr(float(cell))
-    if written == cell:
-        return True
-    try:
-        return Decimal(cell) == Decimal(written)
-    except InvalidOperation:  # an exponent beyond even Decimal
-        return False

@@ -152,7 +152,8 @@ SELECT (SELECT n FROM (SELECT 1 AS n UNION ALL SELECT id + 1 FROM runs) places
 
 -- Pages of the history, which somebody may have edited, within what types allow.
 -- name: chain_page
-SELECT h.id, h.hash, true, h.instance, h.run, h.seq, h.record, h.at, r.key, h.actor, h.event, h.step, h.reason, h.detail
+SELECT h.id, h.hash, true, h.instance, h.run, h.seq, h.record, h.at, r.key, h.actor, h.event, h.step, h.reason, h.detail,
+    h.as_instance, h.as_record, h.as_run
 FROM history h LEFT JOIN records r ON r.id = h.record
 WHERE h.id > :after AND h.id <= :last AND (:instances IS NULL OR h.instance = ANY (ids(:instances))
     OR h.instance NOT IN (SELECT id FROM instances))

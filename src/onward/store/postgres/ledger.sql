@@ -83,10 +83,11 @@ WHERE brief(effects.name) = brief(f.name) AND brief(effects.key) = brief(f.key) 
 -- name: entries
 SELECT json_agg(json_build_array(e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
     e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at, greatest(:now - e.intended_at, 0),
-    e.ended_at - greatest(e.ended_at - :now, 0), e.deadline, e.settle, o.state, o.vanished, o.hold, o.instance, o.key, i.job, i.name, e.run))
+    e.ended_at - greatest(e.ended_at - :now, 0), e.deadline, e.settle, coalesce(o.state, 'succeeded'), coalesce(o.vanished, 0),
+    o.hold, o.instance, o.key, i.job, i.name, e.run, coalesce(i.closed, 0)))
 FROM listed(:rows) AS f(name text, key text)
 JOIN effects e ON brief(e.name) = brief(f.name) AND brief(e.key) = brief(f.key)
-JOIN records o ON o.id = e.record JOIN instances i ON i.id = o.instance
+LEFT JOIN records o ON o.id = e.record LEFT JOIN instances i ON i.id = o.instance
 
 -- name: entries_of
 SELECT json_agg(json_build_array(e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,

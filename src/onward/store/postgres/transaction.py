@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import psycopg
@@ -93,6 +93,18 @@ class PostgresTransaction:
             cursor.execute(statement.text, _parameters(statement, bindings))
             for row in cursor:
                 yield _given(row)
+
+    def insert(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> int:
+        self._exchanged([])
+        self._foreseen.clear()
+        number = 0
+        with (
+            self._connection.cursor() as cursor,
+            cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN".encode()) as copy,
+        ):
+            for number, row in enumerate(rows, 1):  # noqa: B007 - used behind the loop
+                copy.write_row([texts.held(one) if isinstance(one, str) else one for one in row])
+        return number
 
     def parsed(self, text: str | None) -> list[Any]:
         found: list[Any] = [] if text is None else texts.given_json(text)

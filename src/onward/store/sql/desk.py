@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 from onward.errors import UsageError
@@ -23,9 +23,10 @@ from onward.ports.desk import (
     Word,
 )
 from onward.ports.facts import Cause, FailedRecord, InstanceFacts, LogEntry, RecordFacts, Standing, Verified
+from onward.ports.moving import Movable, Parcel, Taken
 from onward.ports.sink import ExportRow
 from onward.ports.work import Pause
-from onward.store.sql import billing, history, operating, pausing, reconciling
+from onward.store.sql import billing, history, moves, moving, operating, pausing, reconciling
 from onward.store.sql.asking import Questions
 from onward.store.sql.change import Change
 from onward.store.sql.deciding import Act
@@ -173,6 +174,31 @@ class SqlDesk(ABC):
         with self.explained():
             yield from self._questions.became(records)
 
+    def movable(self, job: str) -> list[Movable]:
+        with self.explained(), self.reading() as transaction:
+            return moving.movable(transaction, job)
+
+    def sharing(self, job: str, instances: Sequence[int]) -> list[str]:
+        with self.explained(), self.reading() as transaction:
+            return moving.sharing(transaction, job, instances)
+
+    def lay_to_rest(self, job: str, instances: Sequence[int]) -> None:
+        moving.lay_to_rest(self, job, instances)
+
+    @contextmanager
+    def parcel(self, job: str, instances: Sequence[int]) -> Iterator[Parcel]:
+        with self.explained(), moving.parcel(self, job, instances) as parcel:
+            yield parcel
+
+    def take_in(self, parcel: Parcel, token: str, place: str) -> Taken:
+        return moving.take_in(self, parcel, token, place)
+
+    def close_moved(self, instances: Sequence[int], stamp: str, token: str, place: str, actor: str) -> None:
+        moving.close(self, instances, stamp, token, place, actor)
+
+    def open_arrived(self, instances: Sequence[int], token: str, actor: str) -> None:
+        moving.opened(self, instances, token, actor)
+
     def _act(self, instance: int, choice: Choice) -> Act:
         lineages = self._questions.lineages(instance)
         return Act(self, self._reading_only if choice.dry_run else self._change, instance, choice, lineages)
@@ -180,6 +206,7 @@ class SqlDesk(ABC):
     def _change(self, instance: int, make: Callable[[Change], T]) -> T:
         def whole(transaction: Transaction) -> T:
             change = Change(transaction, instance, None)
+            moves.refuse(change, instance)
             made = make(change)
             change.flush()
             return made

@@ -204,10 +204,13 @@ def _removed(run: int | None, written: int, there: int) -> Misfit | None:
 
 def _first_misfit(checker: Checker, pages: Iterable[list[tuple[Any, ...]]]) -> Misfit | None:
     for page in pages:
-        for _, said, sound, instance, run, seq, record, at, key, *texts in page:
-            place = Link(instance, run, seq, record, _shown(key), at, *map(_shown, texts))  # type: ignore[arg-type]
+        for _, said, sound, instance, run, seq, record, at, key, *rest in page:
+            texts, (as_instance, as_record, as_run) = rest[:-3], rest[-3:]
+            place = link = Link(instance, run, seq, record, _shown(key), at, *map(_shown, texts))  # type: ignore[arg-type]
+            if as_instance is not None:  # it was written in another store
+                link = place._replace(instance=as_instance, record=as_record, run=as_run)
             whole = sound and all(text is None or _is_text(text) for text in (said, key, *texts))
-            misfit = checker.entry(place if whole else None, place, _shown(said) or "")
+            misfit = checker.entry(link if whole else None, place, _shown(said) or "", as_instance is not None)
             if misfit is not None:
                 return misfit
     return checker.ended()

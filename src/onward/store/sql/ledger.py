@@ -20,6 +20,7 @@ from onward.store.sql.change import Change
 from onward.store.sql.transaction import Life
 
 OPEN = (State.PENDING, State.IN_PROGRESS, State.UNCONFIRMED)
+COPIED = "another job, in the store that this ledger was copied from"
 GOES_ON_GONE = (State.IN_PROGRESS, State.UNCONFIRMED)  # though its record has vanished from the source
 Holds = dict[tuple[int, int], Met]
 Place = tuple[str, str]
@@ -148,9 +149,9 @@ class _Intents:
         elif what in ("go on", "adopt"):
             self._taking.append(_intent_row(fact, place))
             adopted = what == "adopt"
-            if adopted:
+            if adopted and entry.record:
                 self._owed.append([*place, entry.record, entry.generation])
-            if adopted and entry.state is not EntryState.CONFIRMED:
+            if adopted and entry.record and entry.state is not EntryState.CONFIRMED:
                 self._bereaved.append([*place, entry.record])
             lost_sight = adopted and entry.state is EntryState.INTENDED
             entry = replace(
@@ -190,11 +191,12 @@ class _Intents:
         known = {}
         for row in self._change.array("entries", [list(place) for place in places]):
             entry = _entry(row[:18], self._change.now)
-            state, vanished, hold, instance, record_key, job, name, sent_by = row[18:]
+            state, vanished, hold, instance, record_key, job, name, sent_by, closed = row[18:]
             goes_on = state in GOES_ON_GONE if vanished else state in OPEN
-            in_good_hands = goes_on and hold is None and self._is_alive(instance)
-            origin_job = f"{job} ({name})" if name else job
-            origin = f"record {plain_key(record_key)} of {origin_job}"
+            # One that is moved is in the hands of another store: nobody here may send for it.
+            in_good_hands = goes_on and (closed > 0 or (hold is None and self._is_alive(instance)))
+            origin_job = (f"{job} ({name})" if name else job) if job is not None else COPIED
+            origin = f"record {plain_key(record_key)} of {origin_job}" if record_key is not None else origin_job
             may_be = may_be_sending(state, entry.state) and not in_good_hands
             sending = may_be and self._life.is_held(self._change.transaction, sent_by)
             known[entry.name, entry.key] = entry, in_good_hands, sending, origin, origin_job

@@ -17,7 +17,11 @@ FILES = (
     "reading.sql",
     "billing.sql",
     "operating.sql",
+    "moving.sql",
 )
+PACKAGE = "onward.store.sql"
+SHARED = ("parcels.sql",)
+"""Blocks that every dialect has as they are."""
 
 
 @functools.cache
@@ -35,8 +39,8 @@ def load(package: str, file: str) -> dict[str, str]:
 def blocks(package: str) -> dict[str, str]:
     """All blocks of a dialect by name."""
     found: dict[str, str] = {}
-    for file in FILES:
-        for name, statement in load(package, file).items():
+    for home, file in [(package, file) for file in FILES] + [(PACKAGE, file) for file in SHARED]:
+        for name, statement in load(home, file).items():
             assert name not in found, f"two blocks have the name {name}"
             found[name] = statement
     return found

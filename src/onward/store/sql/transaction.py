@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Any, Protocol
@@ -49,6 +49,9 @@ class Transaction(Protocol):
 
     def stream(self, block: str, bindings: Mapping[str, Any]) -> Generator[Row]:
         """The rows of a block one by one, as they are now, whatever is changed before the last is read."""
+
+    def insert(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> int:
+        """Add rows to a table, as fast as can be, and in constant memory; how many there were."""
 
     def parsed(self, text: str | None) -> list[Any]:
         """The JSON array that a block has answered with; none is an empty one."""

@@ -37,11 +37,13 @@ from onward.store.sql import (
     facts,
     feeding,
     gates,
+    moves,
     names,
     operating,
     spending,
     waits,
 )
+from onward.store.sql.burying import bury, put_back
 from onward.store.sql.change import Change, storable
 from onward.store.sql.reading import read_counts, read_older_outputs, read_result_versions
 from onward.store.sql.transaction import Life, Reach, Transaction
@@ -141,6 +143,7 @@ class SqlWorkStore(ABC):
     def _begin(self, change: Change, start: RunStart, tried: list[int]) -> RunBegun:
         """`tried`: numbers that the run has had, of which only that of the change that is made durable is its own."""
         is_new = change.execute("insert_instance", job=start.job, name=start.instance, location=start.location) > 0
+        moves.refuse(change, int(change.rows("find_instance", job=start.job, name=start.instance)[0][0]))
         names.check(change, start, partial(self.life.is_alive, change.transaction))
         instance = self._instance(change, start)
         change.transaction.be_alone_in(instance)
@@ -154,7 +157,7 @@ class SqlWorkStore(ABC):
         self._deduped[run] = dumps(start.deduped)
         begun = RunBegun(run, instance, is_new, 0)
         begun.other_keys = names.other_keys(change, start)
-        begun.dead_runs, begun.others = self._bury(change, run)
+        begun.dead_runs, begun.others = bury(change, self.life, run, self._deduped[run])
         if start.effects:
             change.execute("begin_times_anew")
         self._ask_about_ended_calls(change)
@@ -196,7 +199,7 @@ class SqlWorkStore(ABC):
     def take_over(self, run: int) -> list[DeadRun]:
         def make(change: Change) -> list[DeadRun]:
             self._ask_about_ended_calls(change)
-            return self._bury(change, run)[0]
+            return bury(change, self.life, run, self._deduped[run])[0]
 
         return self._change_by(run, make)
 
@@ -235,7 +238,7 @@ class SqlWorkStore(ABC):
         def make(change: Change) -> tuple[str | None, bool]:
             head = None
             if change.execute("end_run", exit_code=exit_code, reason=told) == 1:
-                self._held_by(change, run, death=0)
+                put_back(change, run, death=0)
                 spending.bury(change, run)
                 change.execute("give_back", to_suspect=DEATHS_TO_SUSPECT)
                 head = chain.end(change, run, reason, {"exit_code": exit_code})
@@ -359,38 +362,6 @@ class SqlWorkStore(ABC):
                 lease=self.lease,
             )
         )
-
-    def _bury(self, change: Change, run: int) -> tuple[list[DeadRun], int]:
-        """Put back the records of dead runs; and how many others live. Whoever ends a run's row first buries it."""
-        dead, living = [], 0
-        for other, told, boot, lease_until in change.rows("open_runs", run=run):
-            if self.life.is_alive(change.transaction, other, boot, lease_until):
-                living += 1
-                continue
-            death = int(told is None)
-            ended = "died" if death else f"stopped: {told}"
-            change.execute("end_run", run=other, exit_code=None, reason=ended)
-            spending.bury(change, other)
-            reason = "the run that held it died" if death else "the run that held it was told to stop"
-            number, started, suspects = self._held_by(change, other, death)
-            chain.tell(change, change.stream("held_by_dead", run=other, reason=reason), run=other)
-            chain.end(change, other, ended, {"exit_code": None, "found_by": run})
-            lives = self.life.is_held(change.transaction, other)  # its lease has run out, but its calls may go on
-            if not lives:
-                change.execute("calls_of_dead_ended", run=other)
-            calls = {"lives": int(lives), "deduped": self._deduped[run], "to_suspect": DEATHS_TO_SUSPECT}
-            change.execute("put_back_dead", None, run=other, death=death, **calls)
-            dead.append(DeadRun(other, told is not None, number, started, suspects))
-        return dead, living
-
-    def _held_by(self, change: Change, run: int, death: int) -> tuple[int, int, int]:
-        """Count what a run holds as put back; how many, how many of them had started, and how many become suspects."""
-        totals = [0, 0, 0]
-        for vanished, state, *numbers in change.rows("held_by", run=run, death=death, to_suspect=DEATHS_TO_SUSPECT):
-            transitions.require(State.IN_PROGRESS, State(state))
-            change.move(State.IN_PROGRESS, State(state), numbers[0], gone=bool(vanished))
-            totals = [total + number for total, number in zip(totals, numbers, strict=True)]
-        return totals[0], totals[1], totals[2]
 
     def _reset_failed(self, change: Change, start: RunStart) -> int:
         transitions.require(State.FAILED, State.PENDING)

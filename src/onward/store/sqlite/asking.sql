@@ -160,10 +160,13 @@ SELECT h.id, CAST(h.hash AS BLOB),
     AND typeof(h.seq) = 'integer' AND typeof(h.at) = 'real' AND typeof(h.event) = 'text'
     AND typeof(h.record) IN ('integer', 'null') AND typeof(r.key) IN ('text', 'null')
     AND typeof(h.actor) IN ('text', 'null') AND typeof(h.step) IN ('text', 'null')
-    AND typeof(h.reason) IN ('text', 'null') AND typeof(h.detail) IN ('text', 'null'),
+    AND typeof(h.reason) IN ('text', 'null') AND typeof(h.detail) IN ('text', 'null')
+    AND typeof(h.as_instance) IN ('integer', 'null') AND typeof(h.as_record) IN ('integer', 'null')
+    AND typeof(h.as_run) IN ('integer', 'null'),
     CAST(h.instance AS INTEGER), CAST(h.run AS INTEGER), CAST(h.seq AS INTEGER), CAST(h.record AS INTEGER),
     CAST(h.at AS REAL), CAST(r.key AS BLOB), CAST(h.actor AS BLOB), CAST(h.event AS BLOB), CAST(h.step AS BLOB),
-    CAST(h.reason AS BLOB), CAST(h.detail AS BLOB)
+    CAST(h.reason AS BLOB), CAST(h.detail AS BLOB), CAST(h.as_instance AS INTEGER), CAST(h.as_record AS INTEGER),
+    CAST(h.as_run AS INTEGER)
 FROM history h LEFT JOIN records r ON r.id = h.record
 WHERE h.id > :after AND h.id <= :last AND (:instances IS NULL OR h.instance IN (SELECT value FROM json_each(:instances))
     OR h.instance NOT IN (SELECT id FROM instances))

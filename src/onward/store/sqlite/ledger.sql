@@ -89,9 +89,9 @@ WHERE effects.name = f.name AND effects.key = f.key AND effects.record = f.recor
 SELECT json_group_array(json_array(e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,
     e.fence, e.first_at, e.intended_at, e.ask_at, e.asks, e.sent_at,
     CASE WHEN e.boot = :boot THEN max(:steady - e.intended_steady, 0) END,
-    CASE WHEN e.ended_boot = :boot THEN :now - max(:steady - e.ended_steady, 0) ELSE min(e.ended_at, :now) END, e.deadline, e.settle, o.state, o.vanished, o.hold, o.instance, o.key, i.job, i.name, e.run))
+    CASE WHEN e.ended_boot = :boot THEN :now - max(:steady - e.ended_steady, 0) ELSE min(e.ended_at, :now) END, e.deadline, e.settle, coalesce(o.state, 'succeeded'), coalesce(o.vanished, 0), o.hold, o.instance, o.key, i.job, i.name, e.run, coalesce(i.closed, 0)))
 FROM json_each(:rows) j CROSS JOIN effects e ON e.name = j.value ->> 0 AND e.key = j.value ->> 1
-JOIN records o ON o.id = e.record JOIN instances i ON i.id = o.instance
+LEFT JOIN records o ON o.id = e.record LEFT JOIN instances i ON i.id = o.instance
 
 -- name: entries_of
 SELECT json_group_array(json_array(e.name, e.key, e.state, e.payload, e.payload_hash, e.receipt, e.record, e.generation,

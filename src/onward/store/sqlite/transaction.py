@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -37,6 +37,12 @@ class SqliteTransaction:
 
     def stream(self, block: str, bindings: Mapping[str, Any]) -> Generator[Row]:
         yield from self._connection.execute(self._sql[block], bindings)
+
+    def insert(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> int:
+        before = self._connection.total_changes()
+        places = ", ".join("?" * len(columns))
+        self._connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", rows)
+        return self._connection.total_changes() - before
 
     def parsed(self, text: str | None) -> list[Any]:
         found: list[Any] = orjson.loads(text or "[]")

@@ -44,7 +44,9 @@ CREATE TABLE instances (
     feeder          bigint,
     created         double precision NOT NULL,
     entries         bigint NOT NULL DEFAULT 0, -- of the chain of what people decide outside of runs
-    head            text COLLATE "C" NOT NULL DEFAULT ''
+    head            text COLLATE "C" NOT NULL DEFAULT '',
+    closed          bigint NOT NULL DEFAULT 0, -- nothing is changed here: 1: it arrives from another store; 2: it was moved to one
+    moved           text COLLATE "C" -- from where, or to where (JSON)
 );
 CREATE UNIQUE INDEX instances_by_name ON instances (brief(job), brief(name));
 
@@ -366,7 +368,10 @@ CREATE TABLE history (
     event    text COLLATE "C" NOT NULL,
     step     text COLLATE "C",
     reason   text COLLATE "C",
-    detail   text COLLATE "C"
+    detail   text COLLATE "C",
+    as_instance bigint, -- the numbers that it was hashed with, where it was written in another store
+    as_record   bigint,
+    as_run      bigint
 );
 CREATE INDEX history_by_record ON history (record, id) WHERE record IS NOT NULL;
 
@@ -374,7 +379,7 @@ CREATE INDEX history_by_record ON history (record, id) WHERE record IS NOT NULL;
 -- wait for one another; what counts is the sum. Run 0: acts of people.
 CREATE TABLE counts (
     instance bigint NOT NULL,
-    run      bigint NOT NULL,
+    run      bigint NOT NULL DEFAULT 0,
     what     text COLLATE "C" NOT NULL,
     name     text COLLATE "C" NOT NULL,
     n        bigint NOT NULL

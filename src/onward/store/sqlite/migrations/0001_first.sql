@@ -12,6 +12,8 @@ CREATE TABLE instances (
     created         REAL NOT NULL,
     entries         INTEGER NOT NULL DEFAULT 0, -- of the chain of what people decide outside of runs
     head            TEXT NOT NULL DEFAULT '',
+    closed          INTEGER NOT NULL DEFAULT 0, -- nothing is changed here: 1: it arrives from another store; 2: it was moved to one
+    moved           TEXT, -- from where, or to where (JSON)
     UNIQUE (job, name)
 );
 
@@ -281,8 +283,8 @@ CREATE TABLE effects (
     run             INTEGER NOT NULL,
     first_at        REAL NOT NULL,
     intended_at     REAL NOT NULL,
-    intended_steady REAL NOT NULL,
-    boot            TEXT NOT NULL,
+    intended_steady REAL NOT NULL DEFAULT 0,
+    boot            TEXT NOT NULL DEFAULT '',
     ask_at          REAL NOT NULL DEFAULT 0,
     asks            INTEGER NOT NULL DEFAULT 0,
     sent_at         REAL,
@@ -357,7 +359,10 @@ CREATE TABLE history (
     event    TEXT NOT NULL,
     step     TEXT,
     reason   TEXT,
-    detail   TEXT
+    detail   TEXT,
+    as_instance INTEGER, -- the numbers that it was hashed with, where it was written in another store
+    as_record   INTEGER,
+    as_run      INTEGER
 );
 CREATE INDEX history_by_record ON history (record) WHERE record IS NOT NULL;
 
