@@ -1,6 +1,7 @@
 """What `import onward` offers besides declaring: running a job, asking about it, deciding about its records.
 
-`instances`, `causes`, `show`, `log`, `verify_log` and `bind` serve the command line alone and are not offered.
+`instances`, `causes`, `show`, `log`, `verify_log`, `bind`, `pause`, `resume`, `drain`, `concurrency` and `vacuum` serve
+the command line alone and are not offered.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ from onward.operate import (
     estimating,
     history,
     moving,
+    orders,
     pausing,
     questions,
     reconciling,
     sampling,
+    vacuuming,
 )
 from onward.operate.acts import Marked
 from onward.operate.decisions import Decisions
@@ -40,6 +43,7 @@ from onward.operate.moving import Copied
 from onward.operate.questions import Subject
 from onward.operate.reconciling import Decision, Reconciled
 from onward.operate.sampling import Compared
+from onward.operate.vacuuming import Emptied
 from onward.ports.desk import Desk
 from onward.ports.facts import InstanceFacts
 from onward.ports.sink import Sink
@@ -378,6 +382,76 @@ def resume(
     """Let what was paused go on; what came of it in words."""
     with _desk(job, store) as desk:
         return pausing.resume(desk, _subject(desk, job, params, instance), group, reason)
+
+
+def drain(
+    job: Job | str,
+    *,
+    run: int | str | None = None,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    reason: str | None = None,
+) -> str:
+    """Have a run, or all that are at work, finish the calls in progress, begin no others and end (exit code 3); what
+    came of it in words."""
+    with _desk(job, store) as desk:
+        return orders.drain(desk, _subject(desk, job, params, instance), _run_number(run), reason)
+
+
+def _run_number(run: int | str | None) -> int | None:
+    if run is None:
+        return None
+    if not str(run).isdecimal() or not 0 < int(run) < 1 << 63:
+        raise UsageError(f"a run has a number, which onward status tells, not {run!r}")
+    return int(run)
+
+
+def concurrency(
+    job: Job | str,
+    number: int | None = None,
+    *,
+    default: bool = False,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+    reason: str | None = None,
+) -> str:
+    """Let each run of the instance, those at work and those to come, have `number` calls in progress at most; with
+    `default` as it was started or its job declares. Without either: what people have said. What came of it in words."""
+    if number is not None:
+        try:
+            number = checks.positive_int("concurrency", number)
+        except DeclarationError as error:
+            raise UsageError(str(error)) from None
+    if default and number is not None:
+        raise UsageError("a number and default exclude each other")
+    with _desk(job, store) as desk:
+        subject = _subject(desk, job, params, instance)
+        if number is None and not default:
+            return orders.told_concurrency(desk, subject)
+        return orders.concurrency(desk, subject, number, reason)
+
+
+def vacuum(
+    job: Job | str,
+    older_than: float,
+    *,
+    dry_run: bool = False,
+    store: str | None = None,
+    params: Any = None,
+    instance: str | None = None,
+) -> Emptied:
+    """Remove what nobody has needed for so many seconds: outputs and inputs that newer ones have replaced, and errors
+    of records that have succeeded since; of all instances of the job, unless one is named. The ledger, the history and
+    the newest result of each record stay. Then disk space is given back, as far as that holds up nobody."""
+    try:
+        seconds = checks.seconds_from_zero("older_than", older_than)
+    except DeclarationError as error:
+        raise UsageError(str(error)) from None
+    named = bind(job, params, instance).instance if isinstance(job, Job) and params is not None else instance
+    with _desk(job, store) as desk:
+        return vacuuming.vacuum(desk, _name(job), named, seconds, dry_run)
 
 
 def _check_group(job: Job | str, group: str | None) -> None:

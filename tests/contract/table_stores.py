@@ -146,10 +146,13 @@ class Tables:
 
     def faults(self) -> list[str]:
         found = [f"counter {row['what']}/{row['name']} is {row['n']}" for row in self.counters if row["n"] < 0]
-        first_inputs = {row["record"] for row in self.inputs if row["generation"] == 0}
+        first_inputs: dict[int, int] = {}
+        for row in self.inputs:
+            first_inputs[row["record"]] = min(row["generation"], first_inputs.get(row["record"], row["generation"]))
         for row in self.records:
             found += [f"record {row['key']}: {fault}" for fault in self._faults_of(row)]
-            if row["id"] not in first_inputs:
+            result = row["generation"] if row["succeeded_generation"] is None else row["succeeded_generation"]
+            if first_inputs.get(row["id"], result + 1) > result:
                 found.append(f"record {row['key']}: no input")
         return found
 

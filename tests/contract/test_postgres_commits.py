@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 from postgres_stores import PostgresStores
-from store_conformance import Bench, advanced, finished, records
+from store_conformance import LEASE, Bench, advanced, finished, records
 
 from acceptance.jobs import wait_until
 from helpers import postgres
@@ -94,7 +94,7 @@ def test_many_cuts_at_random(bench: Bench, stores: PostgresStores, request: pyte
     assert cutter.cuts > STEPS / 3
     assert set(seen.values()) == {1}
     assert bench.states() == {"succeeded": STEPS}
-    bench.store.pauses(1)
+    bench.store.counts(1)
     store.close()
     cutter.close()
 
@@ -115,7 +115,7 @@ def test_a_backend_that_dies_in_mid_change_leaves_nothing_and_the_change_is_made
         tries.append(line._connection.info.backend_pid)
         if len(tries) == 1:
             killed_backend(stores, tries[0])
-        return transaction.execute("note_pace", {"run": run, "pace": "[]"})
+        return transaction.execute("renew_run", {"run": run, "steady": transaction.steady, "lease": LEASE})
 
     assert line.change(make, []) == 1
     assert len(set(tries)) == 2
@@ -159,7 +159,7 @@ def test_a_stopped_process_in_mid_change_holds_up_others_for_seconds_only(
         tries.append(1)
         if len(tries) == 1:
             time.sleep(3.0)
-        return transaction.execute("note_pace", {"run": run, "pace": "[]"})
+        return transaction.execute("renew_run", {"run": run, "steady": transaction.steady, "lease": LEASE})
 
     from onward.store.postgres.line import LEDGER, Lock
 
@@ -231,7 +231,7 @@ def test_many_runs_in_threads_share_the_records_and_the_counters_hold(bench: Ben
     assert not faults
     assert sorted(done) == sorted(str(key) for key in keys)
     assert bench.states() == {"succeeded": 300}
-    bench.store.pauses(1)
+    bench.store.counts(1)
 
 
 def test_a_connection_may_get_lost_as_often_as_it_likes(

@@ -68,3 +68,26 @@ def test_what_is_asked_often_reads_few_records(filled: psycopg.Connection[Any], 
     with filled.transaction(force_rollback=True):
         plan = [row[0] for row in filled.execute(f"EXPLAIN {statement.text}", values).fetchall()]
     assert not [line for line in plan if "Seq Scan on records" in line or "Seq Scan on inputs" in line], "\n".join(plan)
+
+
+OFTEN_CHANGED = {
+    "effects": {"state", "receipt", "ask_at", "asks", "sent_at", "ended_at"},
+    "counts": {"n"},
+    "runs": {"lease_until", "entries", "head", "pace", "done", "rate", "noted", "told"},
+    "instances": {"cursor", "fed_position", "entries", "head"},
+    "writers": {"batch"},
+}
+
+
+@pytest.mark.parametrize("table", OFTEN_CHANGED)
+def test_no_index_depends_on_what_changes_often(filled: psycopg.Connection[Any], table: str) -> None:
+    """So that a change stays on its page and leaves the indexes alone; columns of conditions and expressions count."""
+    used = filled.execute(
+        "SELECT DISTINCT a.attname FROM pg_index i "
+        "JOIN pg_depend d ON d.objid = i.indexrelid AND d.refobjid = i.indrelid "
+        "JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid "
+        "WHERE i.indrelid = $1::regclass",
+        [table],
+    ).fetchall()
+    assert used or table == "writers"
+    assert OFTEN_CHANGED[table].isdisjoint(name for (name,) in used)

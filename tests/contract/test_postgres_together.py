@@ -123,7 +123,7 @@ def test_runs_that_come_and_go_and_a_source_that_changes_leave_counters_that_hol
             store.close()
 
     together([lambda seed=seed: work(seed) for seed in range(4)])  # type: ignore[misc]
-    bench.store.pauses(1)
+    bench.store.counts(1)
     assert bench.stores.faults() == []
     assert bench.store.counts(1).states[State.IN_PROGRESS] == 0
 
@@ -170,5 +170,5 @@ def test_people_decide_while_runs_work(bench: Bench, stores: PostgresStores) -> 
             desk.resume(1, None, "ann", None)
 
     together([lambda: work(1), lambda: work(2), decide])
-    bench.store.pauses(1)
+    bench.store.counts(1)
     assert bench.stores.faults() == []

@@ -28,12 +28,13 @@ SLOW = (
     "INSERT INTO extra WITH RECURSIVE long(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM long WHERE n < 30000000)"
     " SELECT max(n) FROM long; ALTER TABLE extra ADD COLUMN m INTEGER;"
 )
+TODAY = newest()
 OPEN = """
 import json, sys
 from pathlib import Path
 from onward.store.sqlite import statements
 first = statements.migrations()
-statements.migrations = lambda: [*first, (2, json.loads(sys.argv[2]))]
+statements.migrations = lambda: [*first, (len(first) + 1, json.loads(sys.argv[2]))]
 from onward.store.sqlite.connection import open_writer
 print("opening", flush=True)
 open_writer(Path(sys.argv[1]))[0].close()
@@ -64,7 +65,7 @@ def opener(place: Path, script: str) -> subprocess.Popen[str]:
 
 def with_second(monkeypatch: pytest.MonkeyPatch, script: str = SECOND) -> None:
     first = statements.migrations()
-    monkeypatch.setattr(statements, "migrations", lambda: [*first, (2, script)])
+    monkeypatch.setattr(statements, "migrations", lambda: [*first, (len(first) + 1, script)])
 
 
 def version(place: Path) -> int:
@@ -93,7 +94,7 @@ def test_a_store_is_brought_up_to_date_and_keeps_its_counts(place: Path, monkeyp
     before = counts(place)
     with_second(monkeypatch)
     assert counts(place) == before
-    assert version(place) == 2
+    assert version(place) == TODAY + 1
 
 
 def test_migrating_again_does_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,9 +107,9 @@ def test_migrating_again_does_nothing(place: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_reader_does_not_migrate(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_second(monkeypatch)
-    with pytest.raises(StoreError, match=r"older schema 1; `onward run` brings it up to date"):
+    with pytest.raises(StoreError, match=rf"older schema {TODAY}; `onward run` brings it up to date"):
         open_reader(place)
-    assert version(place) == 1
+    assert version(place) == TODAY
 
 
 def test_a_script_that_fails_leaves_the_store_as_it_was(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +118,7 @@ def test_a_script_that_fails_leaves_the_store_as_it_was(place: Path, monkeypatch
         with_second(patched, "CREATE TABLE extra (n); CREATE TABLE records (again);")
         with pytest.raises(StoreError):
             open_writer(place)
-    assert version(place) == 1
+    assert version(place) == TODAY
     assert counts(place) == before
 
 
@@ -134,7 +135,7 @@ def test_several_processes_make_a_new_store_at_once(tmp_path: Path) -> None:
     openers = [opener(tmp_path / "new.db", SECOND) for _ in range(4)]
     ended = [(one.communicate(timeout=60), one.returncode) for one in openers]
     assert [code for _, code in ended] == [0] * 4, ended
-    assert version(tmp_path / "new.db") == 2
+    assert version(tmp_path / "new.db") == TODAY + 1
 
 
 def test_a_kill_in_the_middle_leaves_the_old_store_and_the_next_start_migrates(
@@ -149,11 +150,11 @@ def test_a_kill_in_the_middle_leaves_the_old_store_and_the_next_start_migrates(
     victim.send_signal(signal.SIGKILL)
     out, _ = victim.communicate()
     assert out == "", "it was killed too late"
-    assert version(place) == 1
+    assert version(place) == TODAY
     assert counts(place) == before
     with_second(monkeypatch)
     assert counts(place) == before
-    assert version(place) == 2
+    assert version(place) == TODAY + 1
 
 
 def _wait_until_locked(place: Path) -> None:
@@ -175,7 +176,7 @@ def test_a_worker_of_the_old_schema_stops_once_the_store_is_of_a_newer_one(place
     old = SqliteWorkStore(place, HandClock())
     run = old.begin_run(RunStart("job", "", "host", "{}", "in", (), 3)).run
     at = apsw.Connection(str(place))
-    migrate(at, [*statements.migrations(), (2, SECOND)])
+    migrate(at, [*statements.migrations(), (TODAY + 1, SECOND)])
     at.close()
     with pytest.raises(StoreWriteError, match="newer onward"):
         old.write(run, Batch(wishes=[ClaimWish(1, 1 << 20)]))

@@ -9,6 +9,7 @@ from store_conformance import Bench, advanced, failed, failure, finished, quaran
 
 from onward.model import Claimed, Fact, Kind, Spending, Spent
 from onward.ports.bill import CostSums, Pace
+from onward.ports.work import Work
 
 STEPS = ("a", "b")
 AT_B = replace(failure(), step="b")
@@ -118,8 +119,9 @@ def test_the_pace_is_that_of_the_newest_run_that_tells_it(bench: Bench) -> None:
     desk = bench.stores.desk()
     assert desk.pace(1) is None
     pace = Pace(2.0, 6, 30.0, 170.0)
-    bench.store.note_pace(run, pace)
+    bench.store.note_work(run, Work(5, 1.5, 32, pace))
+    bench.store.note_work(run, Work(6, 1.5, 32))
     bench.store.end_run(run, 0, "all done")
-    bench.store.note_pace(run, Pace(1.0, 1, 1.0, 1.0))
+    bench.store.note_work(run, Work(7, 1.5, 32, Pace(1.0, 1, 1.0, 1.0)))
     bench.begin()
     assert desk.pace(1) == pace

@@ -184,12 +184,12 @@ def test_status_says_why_records_wait_at_a_gate(bench: Bench) -> None:
 
 
 def test_people_pause_and_resume(bench: Bench) -> None:
-    fed(bench, at_gates(("a", "CA"), ("b", "NY"), ("c", None)))
+    run = fed(bench, at_gates(("a", "CA"), ("b", "NY"), ("c", None)))
     desk = bench.stores.desk()
     assert desk.pause(1, "CA", "anna", "the portal is down")
     assert not desk.pause(1, "CA", "ben", None)
     assert desk.pause(1, None, "ben", None)
-    assert [(one.group, one.actor, one.reason) for one in bench.store.pauses(1)] == [
+    assert [(one.group, one.actor, one.reason) for one in bench.store.orders(run).pauses] == [
         (None, "ben", None),
         ("CA", "anna", "the portal is down"),
     ]

@@ -8,6 +8,7 @@ from mutants.cluster_defects import CLUSTER_DEFECTS
 from mutants.defect import Defect
 from mutants.effect_defects import EFFECT_DEFECTS
 from mutants.moving_defects import MOVING_DEFECTS
+from mutants.operate_defects import OPERATE_DEFECTS
 from mutants.postgres_defects import POSTGRES_DEFECTS
 
 CONTRACT = "tests/contract"
@@ -313,4 +314,5 @@ DEFECTS = (
     *POSTGRES_DEFECTS,
     *MOVING_DEFECTS,
     *CLUSTER_DEFECTS,
+    *OPERATE_DEFECTS,
 )

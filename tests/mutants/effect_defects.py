@@ -451,7 +451,7 @@ NEWEST = (
         "pause-heard-late",
         "what is paused when a run begins is heard of only after its first claims",
         "engine/session.py",
-        (("        self._governor.standings.hear(self._pauses)  # before anything is claimed\n", ""),),
+        (("        self._governor.standings.hear(self._orders.pauses)  # before anything is claimed\n", ""),),
         (ENGINE, "-k", "pause_that_was_there"),
     ),
     Defect(

@@ -39,6 +39,12 @@ RIGHT: list[tuple[str, dict[str, str]]] = [
     ("release job.py --all --step call --stale", {}),
     ("rerun job.py --step call", {"ONWARD_STEP": "other"}),
     ("export job.py --out - --format csv --flat --generation all --state failed", {}),
+    ("drain job.py --run 7 --reason deploy", {}),
+    ("concurrency job.py 8 --instance today", {}),
+    ("concurrency job.py default", {"ONWARD_REASON": "done"}),
+    ("concurrency --store s.db --job case", {}),
+    ("vacuum job.py --older-than 30d --dry-run --json", {}),
+    ("vacuum --store s.db --job case", {"ONWARD_OLDER_THAN": "1h30m"}),
     ("export job.py", {"ONWARD_OUT": "o.jsonl"}),
 ]
 WRONG = [
@@ -54,6 +60,8 @@ WRONG = [
     "run job.py --wait 5x",
     "run job.py --log-format xml",
     "run job.py -x",
+    "vacuum job.py",
+    "vacuum job.py --older-than old",
     "copy job.py",
     "prompt in.csv --template t.txt --model m",
     "prompt in.csv other.csv --key id --template t.txt --model m",

@@ -306,3 +306,100 @@ def test_a_slot_that_was_cancelled_between_calls_is_replaced() -> None:
         assert (bench.begun, bench.slots.calls, bench.slots.free) == ([0, 1, 2], 0, 1)
 
     asyncio.run(go())
+
+
+# More or fewer calls at a time.
+
+
+def test_calls_beyond_a_lower_limit_go_on_and_no_others_begin_meanwhile() -> None:
+    async def main() -> None:
+        bench = Bench(8)
+        gates = {number: asyncio.Event() for number in range(20)}
+
+        async def perform(slot: Slot, attempt: Attempt) -> None:
+            await gates[attempt.claimed.id].wait()
+
+        bench.perform = perform
+        for attempt in attempts(20):
+            bench.slots.put(attempt)
+        await settle()
+        assert bench.slots.calls == 8
+        bench.slots.resize(2)
+        for number in range(6):
+            gates[number].set()
+        await settle()
+        assert (bench.begun, bench.slots.calls, bench.slots.free) == (list(range(8)), 2, 0)
+        gates[6].set()
+        await settle()
+        assert (bench.begun[8:], bench.slots.calls) == ([8], 2)
+        for gate in gates.values():
+            gate.set()
+        await settle()
+        assert (bench.begun, bench.slots.calls) == (list(range(20)), 0)
+        assert bench.given_up == bench.faults == []
+
+    asyncio.run(main())
+
+
+def test_a_higher_limit_begins_what_is_ready() -> None:
+    async def main() -> None:
+        bench = Bench(1)
+        for attempt in attempts(10):
+            bench.slots.put(attempt)
+        await settle()
+        bench.slots.resize(4)
+        await settle()
+        assert (bench.begun, bench.slots.calls) == ([0, 1, 2, 3], 4)
+        bench.release.set()
+        await settle()
+        assert bench.begun == list(range(10))
+
+    asyncio.run(main())
+
+
+def test_idle_slots_go_with_a_lower_limit_and_the_rest_serve_all() -> None:
+    async def main() -> None:
+        bench = Bench(16)
+        bench.release.set()
+        for attempt in attempts(16):
+            bench.slots.put(attempt)
+        await settle()
+        assert bench.slots.calls == 0
+        bench.slots.resize(1)
+        bench.release.clear()
+        bench.begun.clear()
+        for attempt in attempts(5):
+            bench.slots.put(attempt)
+        await settle()
+        assert bench.begun == [0]
+        bench.release.set()
+        await settle()
+        assert bench.begun == [0, 1, 2, 3, 4]
+        assert bench.slots.free == 1
+
+    asyncio.run(main())
+
+
+def test_a_limit_that_goes_up_and_down_loses_no_attempt() -> None:
+    async def main() -> None:
+        bench = Bench(3)
+
+        async def perform(slot: Slot, attempt: Attempt) -> None:
+            await asyncio.sleep(0.001 * (attempt.claimed.id % 3))
+
+        bench.perform = perform
+        waiting = attempts(300)
+        while waiting:
+            bench.slots.resize(1 + len(waiting) * 7 % 11)
+            for attempt in waiting[:3]:
+                bench.slots.put(attempt)
+            del waiting[:3]
+            await asyncio.sleep(0)
+        for _ in range(500):
+            if len(bench.begun) == 300 and not bench.slots.calls:
+                break
+            await asyncio.sleep(0.01)
+        assert sorted(bench.begun) == list(range(300))
+        assert bench.faults == []
+
+    asyncio.run(main())

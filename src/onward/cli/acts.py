@@ -1,12 +1,14 @@
-"""`onward retry`, `release` and `rerun`: they only mark; `onward run` works."""
+"""Commands that change something: `onward retry`, `release` and `rerun` only mark; `onward run` works. What is said to
+runs at work (`pause`, `drain`, `concurrency`) they notice by themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 from onward.cli import streams
-from onward.cli.target import find, split
+from onward.cli.flags import count
+from onward.cli.target import About, find, split
 from onward.errors import UsageError
 
 
@@ -49,6 +51,45 @@ def resume(**rest: Any) -> int:
     from onward import api
 
     return _pause(api.resume, **rest)
+
+
+def drain(run: str | None, job: str | None, reason: str | None, **about: Unpack[About]) -> int:
+    from onward import api
+
+    target = find(job, **about)
+    streams.answer(api.drain(target.job, **target.asked, run=run, reason=reason))
+    return 0
+
+
+def concurrency(words: list[str] | None, reason: str | None, **about: Unpack[About]) -> int:
+    """Without a number: what people have said."""
+    from onward import api
+
+    job, said = split(words, about["job_name"])
+    if len(said) > 1:
+        raise UsageError(f"concurrency takes one number, or default, not {' '.join(said)}")
+    default = said == ["default"]
+    try:
+        number = count(said[0]) if said and not default else None
+    except ValueError as error:
+        raise UsageError(f"{error}, nor default, which takes back what was said") from None
+    target = find(job, **about)
+    streams.answer(api.concurrency(target.job, number, **target.asked, default=default, reason=reason))
+    return 0
+
+
+def vacuum(job: str | None, older_than: float, dry_run: bool, as_json: bool, **about: Unpack[About]) -> int:
+    from onward import api
+
+    target = find(job, **about)
+    emptied = api.vacuum(target.job, older_than, **target.asked, dry_run=dry_run)
+    if as_json:
+        from onward.codec import dumps
+
+        streams.answer(dumps(emptied.plain()))
+    else:
+        streams.answer(str(emptied))
+    return 0
 
 
 def _pause(

@@ -203,6 +203,14 @@ _PAUSING = (
     Flag("--reason", "reason", "Why, for the history.", "TEXT"),
     *ABOUT,
 )
+_REASON = Flag("--reason", "reason", "Why, for the history.", "TEXT")
+_DRAIN = (Flag("--run", "run", "Only this run, by its number.", "RUN"), _REASON, *ABOUT)
+_VACUUM = (
+    Flag("--older-than", "older_than", "What nobody has needed for so long: 30d, 12h.", "TIME", seconds, required=True),
+    Flag("--dry-run", "dry_run", "Only tell what would be removed."),
+    _JSON,
+    *ABOUT,
+)
 _EXPORT = (
     Flag("--out", "out", "The file to write; - is standard output.", "FILE"),
     Flag("--to", "to", "Instead of a file: a database, postgresql://…, sqlite:///… or a path.", "URL"),
@@ -354,6 +362,13 @@ COMMANDS = {
         Command("pause", "acts:pause", "Let no call begin any more, in a group or in all of the job.", "JOB",
                 _PAUSING),
         Command("resume", "acts:resume", "Let a paused job or group go on.", "JOB", _PAUSING),
+        Command("drain", "acts:drain", "Have runs at work finish their calls, begin no others, and end.", "JOB",
+                _DRAIN),
+        Command("concurrency", "acts:concurrency",
+                "How many calls each run may have in progress, those at work too; default: as the job declares.",
+                "JOB [N|default]", (_REASON, *ABOUT)),
+        Command("vacuum", "acts:vacuum", "Remove what newer results have replaced, and give disk space back.", "JOB",
+                _VACUUM),
         Command("export", "export:export", "Write results to a file, or into a table: of one moment, whole or absent.",
                 "JOB", _EXPORT),
     )

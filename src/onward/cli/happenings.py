@@ -85,7 +85,11 @@ def _paused(fields: Mapping[str, Any]) -> str | None:
         return f"paused: {brief(fields['reason'])}{_until(fields.get('until'))}"
     if not fields["calls"]:
         return None
-    calls = "1 call in progress has" if fields["calls"] == 1 else f"{fields['calls']} calls in progress have"
+    one = fields["calls"] == 1
+    if fields["grace"] is None:
+        calls = "1 call in progress goes" if one else f"{fields['calls']} calls in progress go"
+        return f"stopping ({brief(fields['reason'])}): {calls} on to {'its' if one else 'their'} end"
+    calls = "1 call in progress has" if one else f"{fields['calls']} calls in progress have"
     grace = duration(fields["grace"])
     return f"stopping ({brief(fields['reason'])}): {calls} {grace} to end; another signal stops at once"
 
@@ -124,5 +128,6 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str | None]] = {
     "batch_found": lambda fields: f"{_batch(fields)} goes on",
     "batch_finished": _batch_finished,
     "run_paused": _paused,
+    "concurrency_changed": lambda fields: f"concurrency {fields['reason']}",
     "run_resumed": lambda fields: f"goes on: {brief(fields['reason'])}",
 }

@@ -27,6 +27,8 @@ def opening(told: Announcement, target: Target) -> Iterator[str]:
     yield from _put_back(told)
     if told.begun.others:
         yield f"{_runs(told.begun.others)} on this instance at the moment: they share the work"
+    if told.concurrency is not None:
+        yield f"concurrency {told.concurrency}"
     yield from map(_other_key, told.begun.other_keys)
     yield from _versions(told, target)
 

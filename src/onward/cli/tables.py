@@ -56,6 +56,8 @@ def status(found: Answer, target: Target) -> Iterator[RenderableType]:
     yield line.append("" if found["source_complete"] else " (the input is not read to its end)", style="dim")
     yield from _counts_line(found)
     yield from map(Text, money.standing(found))
+    if found["concurrency"] is not None:
+        yield Text(f"concurrency {found['concurrency']} for each run, as was said with onward concurrency")
     yield from _steps(found)
     yield from table(
         "waiting for",
@@ -81,7 +83,8 @@ def status(found: Answer, target: Target) -> Iterator[RenderableType]:
             (key_text(one["key"]), one["step"] or "", moment(one["since"]), one["run"]) for one in found["in_flight"]
         ],
     )
-    yield from _runs(found["runs"])
+    yield from _at_work(found["runs"])
+    yield from _ended(found["runs"])
     advice = _advice(found, target)
     if advice and moved is None:
         yield Text(advice)
@@ -166,14 +169,52 @@ def _advice(found: Answer, target: Target) -> str:
     return f"Next: {target.command('rerun', '--stale') if found['stale'] else target.export_command}"
 
 
-def _runs(runs: Sequence[Answer]) -> Iterator[RenderableType]:
+def _at_work(runs: Sequence[Answer]) -> Iterator[RenderableType]:
+    """Every run whose end is not known, also one that shows no sign of life."""
     rows = [
-        (run["run"], moment(run["started"]), _lasted(run), _exit(run), run["host"], run["reason"] or "running")
-        for run in runs[-RUNS_SHOWN:]
+        (
+            run["run"],
+            run["host"],
+            str(run["pid"] or ""),
+            _lasted(run),
+            _lease(run),
+            f"{run['done']:,}",
+            "" if run["rate"] is None else f"{run['rate']:,.1f}",
+            str(run["concurrency"] or ""),
+            _doing(run),
+        )
+        for run in runs
+        if run["ended"] is None
+    ]
+    columns = ("at work", "host", "pid", "for:", "lease", "records done:", "a second:", "concurrency:", "")
+    yield from table(*columns, rows=rows)
+
+
+def _lease(run: Answer) -> str:
+    """For how long it still holds, or since when no more."""
+    if run["lease"] is None:
+        return "of an earlier boot"
+    seconds = abs(run["lease"])
+    return f"{seconds:.0f} s" if run["lease"] >= 0 else f"overdue for {duration(seconds)}"
+
+
+def _doing(run: Answer) -> str:
+    if run["reason"] is not None:
+        return str(run["reason"])
+    if run["told"] is None:
+        return "working"
+    return f"draining: {run['told']}" if run["draining"] else f"stopping: {run['told']}"
+
+
+def _ended(runs: Sequence[Answer]) -> Iterator[RenderableType]:
+    ended = [run for run in runs if run["ended"] is not None]
+    rows = [
+        (run["run"], moment(run["started"]), _lasted(run), _exit(run), run["host"], run["reason"])
+        for run in ended[-RUNS_SHOWN:]
     ]
     yield from table("run", "started (UTC)", "lasted:", "exit:", "host", "reason", rows=rows)
-    if len(runs) > RUNS_SHOWN:
-        yield Text(f"and {len(runs) - RUNS_SHOWN:,} older runs: --json has them all", style="dim")
+    if len(ended) > RUNS_SHOWN:
+        yield Text(f"and {len(ended) - RUNS_SHOWN:,} older runs: --json has them all", style="dim")
 
 
 def _lasted(run: Answer) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from onward.codec import loads
 from onward.engine.attempt import Attempt
 from onward.engine.batches.making import Batches
+from onward.engine.concurrency import Concurrency
 from onward.engine.events import Events
 from onward.engine.feed import Feed
 from onward.engine.journal import Journal
@@ -32,12 +34,12 @@ from onward.policy.endings import (
     too_many_failures,
 )
 from onward.policy.failures import Classified
-from onward.ports.bill import Bill, Pace
-from onward.ports.work import Pause, WorkStore
+from onward.ports.bill import Bill
+from onward.ports.work import Orders, Work, WorkStore
 
 TICK = 0.1
 REFRESH = 1.0
-NOTE_PACE = 5.0
+NOTE_WORK = 5.0
 RESPONSIVE_WITHIN = 60.0
 SOON = 5.0
 
@@ -68,6 +70,7 @@ class Governor:
         bounds: Bounds,
         progress: Callable[[], Progress],
         tell: Callable[[Progress], None] | None,
+        concurrency: Concurrency,
         batches: Batches | None = None,
     ):
         self.ending: Ending | None = None
@@ -87,8 +90,10 @@ class Governor:
         self._tell = tell
         self._began = time.monotonic()
         self._refreshed = 0.0
-        self._paced: Pace | None = None
-        self._pace_due = 0.0
+        self._concurrency = concurrency
+        self._noted: Work | None = None
+        self._note_due = 0.0
+        self._cut_at = 0.0
         self._done_at: float | None = None
         self._longest_timeout = max((step.timeout for step in worker.plan.steps), default=0.0)
         worker.on_fatal = self._fatal
@@ -96,23 +101,25 @@ class Governor:
         if batches is not None:
             batches.stop = self.stop
 
-    def stop(self, ending: Ending) -> None:
-        """End the run early; the first reason stands."""
+    def stop(self, ending: Ending, in_peace: bool = False) -> None:
+        """End the run early; the first reason stands. `in_peace`: calls in progress go on for as long as they take."""
         if self.ending is None:
             self.ending = ending
-            self._events.emit(
-                "run_paused", reason=ending.reason, calls=self._worker.slots.calls, grace=self._bounds.grace
-            )
+            self._cut_at = math.inf if in_peace else time.monotonic() + self._bounds.grace
+            grace = None if in_peace else self._bounds.grace
+            self._events.emit("run_paused", reason=ending.reason, calls=self._worker.slots.calls, grace=grace)
             self._worker.stop()
             self._feed.stop()
 
-    async def told_to_stop(self, reason: str) -> None:
+    async def told_to_stop(self, reason: str, in_peace: bool = False) -> None:
         """A person or the system asked: durably noted before anything is given back, so that nobody is suspected; also
         where the run is stopping already, for what may follow is its process being killed."""
+        if not in_peace:  # a signal ends the patience of a drain
+            self._cut_at = min(self._cut_at, time.monotonic() + self._bounds.grace)
         if not self._told:
             self._told = True
             noted = self._journal.ask(lambda store: store.note_stop(self._run, reason))
-            self.stop(Ending(STOPPED_EARLY, reason))
+            self.stop(Ending(STOPPED_EARLY, reason), in_peace)
             await asyncio.wrap_future(noted)
 
     async def govern(self) -> Ending | None:
@@ -161,13 +168,13 @@ class Governor:
         """Once a second: bury dead runs, read the counters that others move, look for due records."""
         for dead in await asyncio.wrap_future(self._journal.ask(lambda store: store.take_over(self._run))):
             self._events.emit("records_reset", reason=f"run {dead.run} died", count=dead.put_back)
-        counts, pauses, bill = await asyncio.wrap_future(self._journal.ask(self._news))
+        counts, orders, bill = await asyncio.wrap_future(self._journal.ask(self._news))
         tally = self._worker.tally
         tally.refresh(counts)
         tally.bill = bill
         tally.mark(time.time(), not self._worker.admission.is_at_rest(self._worker.slots.calls))
-        await self._note_pace(tally.pace())
-        self.standings.hear(pauses)
+        await self._obey(orders)
+        await self._note_work()
         await self.standings.note()
         if counts.held.get("suspect"):
             self._inquest.begin()
@@ -176,17 +183,30 @@ class Governor:
         self._worker.dry = False
         self._worker.claim_more()
 
-    def _news(self, store: WorkStore) -> tuple[Counts, list[Pause], Bill]:
+    async def _obey(self, orders: Orders) -> None:
+        """What people have said to this run, or to all of the instance."""
+        self.standings.hear(orders.pauses)
+        if self._concurrency.hear(orders):
+            self._events.emit("concurrency_changed", reason=str(self._concurrency), concurrency=self._concurrency.now)
+            self._worker.resize(self._concurrency.now)
+            self._note_due = 0.0
+        if orders.drain is not None:
+            await self.told_to_stop(orders.drain, in_peace=True)
+
+    def _news(self, store: WorkStore) -> tuple[Counts, Orders, Bill]:
         instance, steps = store.instance_of(self._run), self._worker.plan.steps
         bill = store.bill(instance, [step.name for step in steps]) if self._worker.plan.models else Bill()
-        return store.counts(instance), store.pauses(instance), bill
+        return store.counts(instance), store.orders(self._run), bill
 
-    async def _note_pace(self, pace: Pace | None) -> None:
-        """Now and then, so that `status` can tell the time to finish; also when a run has died."""
-        now = time.monotonic()
-        if pace is not None and pace != self._paced and now >= self._pace_due:
-            self._paced, self._pace_due = pace, now + NOTE_PACE
-            await asyncio.wrap_future(self._journal.ask(lambda store: store.note_pace(self._run, pace)))
+    async def _note_work(self) -> None:
+        """Now and then, so that `status` can tell what the run does, and the time to finish, also when it has died."""
+        now, tally = time.monotonic(), self._worker.tally
+        if now < self._note_due:
+            return
+        work = Work(tally.ended, round(tally.lately(time.time()), 3), self._concurrency.now, tally.pace())
+        if work != self._noted:
+            self._noted, self._note_due = work, now + NOTE_WORK
+            await asyncio.wrap_future(self._journal.ask(lambda store: store.note_work(self._run, work)))
 
     async def _is_finished(self) -> bool:
         worker = self._worker
@@ -338,11 +358,10 @@ class Governor:
             self.stop(Ending(NEEDS_A_PERSON, reason, last))
 
     async def _drain(self) -> None:
-        """Give calls in progress their grace, then cancel them; return when nothing is held."""
-        until = time.monotonic() + self._bounds.grace
+        """Give calls in progress their time, then cancel them; return when nothing is held."""
         cut = False
         while (self._worker.held or self._inquest.is_busy) and self._worker.error is None:
-            if not cut and time.monotonic() >= until:
+            if not cut and time.monotonic() >= self._cut_at:
                 cut = True
                 self._worker.slots.cut_all()
                 self._inquest.kill()

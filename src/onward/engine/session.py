@@ -13,6 +13,7 @@ from typing import Any
 from onward.engine.attempt import Attempt
 from onward.engine.batches.making import Batches
 from onward.engine.calls import LocalCaller, OwnCalls
+from onward.engine.concurrency import Concurrency
 from onward.engine.events import Events, Listener
 from onward.engine.feed import Feed
 from onward.engine.gates.gates import place_of
@@ -53,7 +54,7 @@ from onward.ports.bill import Bill
 from onward.ports.clock import Clock
 from onward.ports.models import close_all
 from onward.ports.source import Source
-from onward.ports.work import OlderOutputs, RunBegun, WorkStore
+from onward.ports.work import OlderOutputs, RunBegun, Work, WorkStore
 
 JOURNAL_ENDS_WITHIN = 60.0
 
@@ -99,7 +100,8 @@ class Options:
 @dataclass(frozen=True, slots=True)
 class Announcement:
     """What a run says before it works. `versions`: today's, in step order; `results`: those of what is finished;
-    `older`: what unfinished records go on from. `asks`: the steps that ask models, and whether their prices are known;
+    `older`: what unfinished records go on from. `concurrency`: how many calls may be in progress, in words, where
+    people have said so. `asks`: the steps that ask models, and whether their prices are known;
     `bill`, `parts`: what costs are told from, and what versions were made of."""
 
     job: str
@@ -111,6 +113,7 @@ class Announcement:
     results: ResultVersions
     older: OlderOutputs
     versions: dict[str, str]
+    concurrency: str | None = None
     asks: Mapping[str, bool] = field(default_factory=dict)
     bill: Bill = field(default_factory=Bill)
     parts: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
@@ -136,8 +139,8 @@ class Session:
         self._store, self._begun, self._place = store, begun, place
         self._began = time.time()
         self._asks = asking(plan.steps)
-        self._counts, self._pauses = store.counts(begun.instance), store.pauses(begun.instance)
-        concurrency = options.concurrency or plan.concurrency
+        self._counts, self._orders = store.counts(begun.instance), store.orders(begun.run)
+        self._concurrency = Concurrency(options.concurrency, plan.concurrency, self._orders)
         common = {"job": job.name, "instance": binding.instance, "run": str(begun.run)}
         self._events = Events(common, options.listeners)
         self._tally = Tally(self._counts, self._began)
@@ -159,7 +162,7 @@ class Session:
         processes = local if options.in_process else self._processes
         self._worker = Worker(
             plan,
-            concurrency,
+            self._concurrency.now,
             local,
             processes,
             self._tally,
@@ -197,6 +200,7 @@ class Session:
             replace(options.bounds, wait=options.wait),
             self._progress,
             options.progress,
+            self._concurrency,
             self._batches,
         )
 
@@ -229,7 +233,7 @@ class Session:
             "log_grows", reason=f"another program keeps the store's write-ahead log open: {size >> 20} MiB"
         )
         self._journal.start()
-        self._governor.standings.hear(self._pauses)  # before anything is claimed
+        self._governor.standings.hear(self._orders.pauses)  # before anything is claimed
         if self._feeds:
             self._feed.start()
         with self._signals():
@@ -339,7 +343,8 @@ class Session:
         stale, older = 0, 0
         try:
             if (pace := self._tally.pace()) is not None:
-                self._store.note_pace(self._begun.run, pace)
+                rate = round(self._tally.lately(time.time()), 3)
+                self._store.note_work(self._begun.run, Work(self._tally.ended, rate, self._concurrency.now, pace))
             head = self._store.end_run(self._begun.run, code, ending.reason, ending.detail)
             counts = self._store.counts(self._begun.instance)
             stale = ResultVersions(self._store.results_by_version(self._begun.instance)).stale(self._versions())
@@ -443,6 +448,7 @@ class Session:
                     results,
                     older,
                     versions,
+                    str(self._concurrency) if self._concurrency.said else None,
                     **self._of_models(),
                 )
             )

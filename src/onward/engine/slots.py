@@ -20,9 +20,10 @@ Fault = Callable[[BaseException], None]
 
 
 class Slot:
-    """One place for one call. `cut` says why its call is being cancelled."""
+    """One place for one call. `cut` says why its call is being cancelled; `turn` is what it waits for while it is idle:
+    another call, or (False) that it is no longer needed."""
 
-    __slots__ = ("attempt", "began", "cut", "cut_at", "deadline", "given_up", "task")
+    __slots__ = ("attempt", "began", "cut", "cut_at", "deadline", "given_up", "task", "turn")
 
     def __init__(self) -> None:
         self.attempt: Attempt | None = None
@@ -32,6 +33,7 @@ class Slot:
         self.cut_at = 0.0
         self.given_up = False
         self.task: asyncio.Task[None] | None = None
+        self.turn: asyncio.Future[bool] | None = None
 
     def start_clock(self) -> None:
         """The step's function is about to be called: its timeout begins."""
@@ -55,7 +57,7 @@ class Slots:
         self._fault = fault
         self._give_up = give_up
         self._slots: list[Slot] = []
-        self._idle: list[asyncio.Future[None]] = []
+        self._idle: list[Slot] = []
         self._closed = False
         self._context = contextvars.copy_context()
 
@@ -78,9 +80,7 @@ class Slots:
 
     def _wake(self) -> None:
         while self._idle:
-            waiting = self._idle.pop()
-            if not waiting.done():
-                waiting.set_result(None)
+            if self._tell(self._idle.pop(), True):
                 return
         if len(self._slots) < self.limit and not self._closed:
             slot = Slot()
@@ -88,22 +88,46 @@ class Slots:
             slot.task = spawn(self._work(slot), self._context.copy())
             slot.task.add_done_callback(lambda task: self._ended(slot, task))
 
+    @staticmethod
+    def _tell(slot: Slot, goes_on: bool) -> bool:
+        """End a slot's waiting; False where it has ended already."""
+        if slot.turn is None or slot.turn.done():
+            return False
+        slot.turn.set_result(goes_on)
+        return True
+
+    def resize(self, limit: int) -> None:
+        """Allow so many calls at a time from now on. Calls in progress go on to their end: while they are more than
+        that, no other begins."""
+        self.limit = limit
+        while len(self._slots) > limit and self._idle:
+            slot = self._idle.pop()
+            self._slots.remove(slot)
+            self._tell(slot, False)
+        if not self.paused:
+            for _ in range(min(len(self.ready), limit - len(self._slots))):
+                self._wake()
+
     def _ended(self, slot: Slot, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fault(error)
         elif slot in self._slots and not self._closed:  # what a step left behind cancelled it between two calls
             self._slots.remove(slot)
-            self._idle = [waiting for waiting in self._idle if not waiting.done()]
+            self._idle = [one for one in self._idle if one.turn is not None and not one.turn.done()]
             if self.ready and not self.paused:
                 self._wake()
 
     async def _work(self, slot: Slot) -> None:
         calls = 0
         while not self._closed:
+            if len(self._slots) > self.limit:
+                self._slots.remove(slot)
+                return
             if not self.ready or self.paused:
-                waiting = asyncio.get_running_loop().create_future()
-                self._idle.append(waiting)
-                await waiting
+                slot.turn = asyncio.get_running_loop().create_future()
+                self._idle.append(slot)
+                if not await slot.turn:
+                    return
                 continue
             attempt = self.ready.popleft()
             self.moved_at = time.monotonic()
@@ -190,7 +214,6 @@ class Slots:
     def close(self) -> None:
         """End all idle slots."""
         self._closed = True
-        for waiting in self._idle:
-            if not waiting.done():
-                waiting.set_result(None)
+        for slot in self._idle:
+            self._tell(slot, True)
         self._idle.clear()

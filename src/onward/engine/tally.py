@@ -14,6 +14,7 @@ from onward.policy.windows import Windows
 from onward.ports.bill import Bill, Pace
 
 AVERAGING_SECONDS = 20.0
+LATELY = 60.0
 MOST_REMEMBERED = 10_000
 
 
@@ -137,13 +138,21 @@ class Tally:
         self._own.mark(now, self.ended, at_work)
         self._all.mark(now, _ended(self.counts), at_work)
         self._marks.append((now, self.ended, _ended(self.counts)))
-        while len(self._marks) > 2 and self._marks[0][0] < now - AVERAGING_SECONDS:
+        while len(self._marks) > 2 and self._marks[0][0] < now - LATELY:
             self._marks.pop(0)
 
-    def rate(self, now: float) -> float:
+    def _mark_since(self, then: float) -> tuple[float, int, int]:
+        """The first of the marks from then on, or the last but one."""
+        return next((mark for mark in self._marks[:-2] if mark[0] >= then), self._marks[-2:][0])
+
+    def rate(self, now: float, seconds: float = AVERAGING_SECONDS) -> float:
         """Records that this run ended a second, over the last seconds."""
-        then, ended, _ = self._marks[0]
+        then, ended, _ = self._mark_since(now - seconds)
         return (self.ended - ended) / (now - then) if now > then else 0.0
+
+    def lately(self, now: float) -> float:
+        """The same over the last minute."""
+        return self.rate(now, LATELY)
 
     def time_left(self, target: int | None = None) -> Range | None:
         """As `eta`, from the spread of what ended in equal stretches of time."""
@@ -169,7 +178,7 @@ class Tally:
         if target is not None:
             rate, left = self.rate(now), target - self.ended
         elif self.counts.source_complete:
-            then, _, ended = self._marks[0]
+            then, _, ended = self._mark_since(now - AVERAGING_SECONDS)
             rate = (_ended(self.counts) - ended) / (now - then) if now > then else 0.0
             left = self._to_go()
         else:

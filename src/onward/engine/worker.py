@@ -596,6 +596,12 @@ class Worker:
         if self.journal is not None:
             self.journal.flush()
 
+    def resize(self, concurrency: int) -> None:
+        """Have so many calls in progress at most from now on; those that are go on to their end."""
+        self.slots.resize(concurrency)
+        self.dry = False
+        self.claim_more()
+
     # Stopping.
 
     def stop(self) -> None:

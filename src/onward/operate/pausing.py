@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onward.operate.acts import actor
-from onward.operate.questions import Subject
+from onward.operate.questions import Subject, about
 from onward.ports.desk import Desk
 
 
@@ -27,5 +27,4 @@ def resume(desk: Desk, subject: Subject, group: str | None, reason: str | None) 
 
 
 def _what(subject: Subject, group: str | None) -> str:
-    instance = f", instance {subject.instance}" if subject.instance else ""
-    return f"job {subject.job}{instance}" if group is None else f"group {group} of job {subject.job}{instance}"
+    return about(subject) if group is None else f"group {group} of {about(subject)}"

@@ -20,6 +20,8 @@ from onward.ports.sink import ExportRow
 
 FAILED_STATES = (State.FAILED, State.QUARANTINED, State.UNCONFIRMED)
 VANISHED = "vanished"
+OLD = 30.0
+"""Seconds after which what a run said of its rate is not true any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,11 @@ class Subject:
     number: int
     today: Mapping[str, str]
     asks: Mapping[str, bool] = field(default_factory=dict)
+
+
+def about(subject: Subject) -> str:
+    """The job and its instance, as people are told."""
+    return f"job {subject.job}" + (f", instance {subject.instance}" if subject.instance else "")
 
 
 def choose_instance(desk: Desk, job: str, named: str | None) -> InstanceFacts:
@@ -99,7 +106,8 @@ def status(desk: Desk, subject: Subject) -> dict[str, Any]:
         "failures": [
             {"step": step, "kind": kind, "count": number} for (step, kind), number in counts.failures.items() if number
         ],
-        "runs": [_run(one) for one in standing.runs],
+        "concurrency": standing.concurrency,
+        "runs": [_run(one, standing.now) for one in standing.runs],
         "in_flight": [_in_flight(one, subject.today) for one in standing.in_flight],
     }
 
@@ -315,11 +323,13 @@ def _entry(one: EntryFacts, payloads: bool) -> dict[str, Any]:
     return {**told, "payload": loads(one.payload)} if payloads else told
 
 
-def _run(one: RunFacts) -> dict[str, Any]:
-    """A run; one that ended without saying so is told from a living one by its reason."""
+def _run(one: RunFacts, now: float | None = None) -> dict[str, Any]:
+    """A run; one that ended without saying so is told from a living one by its reason. Of one whose end is not known it
+    is told what it does, where the moment is given."""
     reason = one.reason
     if one.ended is None and not one.alive:
         reason = "died" if one.told is None else f"stopped: {one.told}"
+    at_work = {} if now is None or one.ended is not None else _at_work(one, now)
     return {
         "run": str(one.run),
         "started": moment(one.started),
@@ -328,6 +338,22 @@ def _run(one: RunFacts) -> dict[str, Any]:
         "host": one.host,
         "reason": reason,
         "head": one.head,
+        **at_work,
+    }
+
+
+def _at_work(one: RunFacts, now: float) -> dict[str, Any]:
+    """A rate that is old is none: who works says how much every few seconds."""
+    is_old = one.noted is None or bool(one.rate and now - one.noted > OLD)
+    return {
+        "pid": one.pid,
+        "lease": None if one.lease is None else round(one.lease, 1),
+        "done": one.done,
+        "rate": None if is_old else one.rate,
+        "concurrency": one.concurrency,
+        "draining": one.drain is not None,
+        "told": one.drain or one.told,
+        "noted": moment(one.noted),
     }
 
 

@@ -128,6 +128,50 @@ class Became:
     waiting: Waiting | None
 
 
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """A run that was told to finish its calls and end. One that is not `alive` shows no sign of life. `before`: it had
+    been told so already."""
+
+    run: int
+    host: str
+    alive: bool
+    before: bool
+
+
+@dataclass(slots=True)
+class Vacuumed:
+    """What nobody needs any more: outputs and inputs that newer ones have replaced, of how many `records`, in how many
+    `results` (generations); and errors of records that have succeeded since. Sizes in bytes of text."""
+
+    records: int = 0
+    results: int = 0
+    outputs: int = 0
+    output_bytes: int = 0
+    inputs: int = 0
+    input_bytes: int = 0
+    errors: int = 0
+    error_bytes: int = 0
+    standings: int = 0
+
+    def add(self, more: Vacuumed) -> None:
+        for name in self.__dataclass_fields__:
+            setattr(self, name, getattr(self, name) + getattr(more, name))
+
+    @property
+    def is_any(self) -> bool:
+        return any(getattr(self, name) for name in self.__dataclass_fields__)
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """Bytes that the store takes on disk, before and after; `why_not`: why nothing was given back to the system."""
+
+    before: int
+    after: int
+    why_not: str | None = None
+
+
 class Desk(Moving, Protocol):
     """Where people ask and decide. Questions are short readings, each consistent in itself; none stays open while
     its answer is used. Acts change many records in commits of some hundreds, each record wholly or not at all, only
@@ -186,6 +230,24 @@ class Desk(Moving, Protocol):
 
     def pauses(self, instance: int) -> list[Pause]:
         """What is paused."""
+
+    def drain(self, instance: int, run: int | None, actor: str, reason: str | None) -> list[Drained]:
+        """Tell a run, or all of the instance that have not ended, to finish the calls in progress and end. Who is alive
+        counts as told to stop from then on."""
+
+    def concurrency(self, instance: int) -> int | None:
+        """How many calls each run of the instance may have in progress, as people say; None where nobody does."""
+
+    def set_concurrency(self, instance: int, number: int | None, actor: str, reason: str | None) -> None:
+        """Say so, to runs at work and those to come; None takes it back."""
+
+    def vacuum(self, instance: int, older_than: float, actor: str, dry_run: bool) -> Vacuumed:
+        """Remove what nobody has needed for so many seconds, some hundred records in a commit, with pauses, so that
+        runs at work are not held up; `dry_run`: only count it. The ledger, the history, the newest result of each
+        record and whatever something was sent for stay. One that was interrupted is given again."""
+
+    def shrink(self) -> Shrunk:
+        """Give disk space back, as far as that does not hold up runs at work."""
 
     def sample(self, instance: int, choice: Choice, number: int) -> tuple[list[int], int]:
         """So many finished records among those that a rerun would mean, spread evenly over the source's order, the same

@@ -12,7 +12,10 @@ from onward.ports.work import OlderOutputs
 @dataclass(frozen=True, slots=True)
 class RunFacts:
     """A run as it is known. Times in UTC seconds. A run without an end that is not `alive` died, or, where it was
-    `told` why, was stopping when its process ended. `head`: that of its chain of history."""
+    `told` why, was stopping when its process ended. `head`: that of its chain of history. `lease`: seconds for which
+    its lease still holds, less than 0 where it has run out, None where nobody can tell (a host that has booted since).
+    `drain`: why it is to end, as a person said; `done`, `rate`, `concurrency`: as the run said of itself when it was
+    `noted` (`ports.work.Work`)."""
 
     run: int
     started: float
@@ -23,6 +26,13 @@ class RunFacts:
     told: str | None
     alive: bool
     head: str
+    lease: float | None = None
+    pid: int | None = None
+    drain: str | None = None
+    done: int = 0
+    rate: float | None = None
+    concurrency: int | None = None
+    noted: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +73,7 @@ class InFlight:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """One consistent reading of an instance. `results`: finished records by what made them; `older`: what unfinished
-    ones go on from."""
+    ones go on from; `now`: its moment; `concurrency`: as people said it for each run, if they did."""
 
     counts: Counts
     results: list[ResultGroup]
@@ -71,6 +81,8 @@ class Standing:
     runs: list[RunFacts]
     in_flight: list[InFlight]
     older: OlderOutputs
+    now: float
+    concurrency: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ class RunStart:
     key_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     batch_models: tuple[tuple[str, str, str], ...] = ()
     deduped: tuple[str, ...] = ()
+    pid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,28 @@ class Pause:
     def __str__(self) -> str:
         what = "the job is paused" if self.group is None else f"group {self.group} is paused"
         return f"{what} by {self.actor}" + (f": {self.reason}" if self.reason else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What people have said to a run that is at work. `drain`: why it is to finish its calls and end, if it is;
+    `concurrency`: how many calls each run may have in progress, None where nobody says; `said`: how often they have."""
+
+    pauses: list[Pause]
+    drain: str | None
+    concurrency: int | None
+    said: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a run says of its work now and then: how many records it has ended, how many of them a second over the last
+    minute, and how many calls it may have in progress. `pace`: None before it can be told."""
+
+    done: int
+    rate: float
+    concurrency: int
+    pace: Pace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,8 +270,8 @@ class WorkStore(Protocol):
     def results_by_version(self, instance: int) -> list[ResultGroup]:
         """What the finished records of an instance were made by."""
 
-    def pauses(self, instance: int) -> list[Pause]:
-        """What people have paused."""
+    def orders(self, run: int) -> Orders:
+        """What people have said to the run, all of it in one reading."""
 
     def waiting_by_gate(self, run: int, only: Sequence[int] | None = None) -> dict[str | None, int]:
         """Pending records of the run's instance, or of these, by where they wait; without those for a person."""
@@ -270,8 +293,9 @@ class WorkStore(Protocol):
     def version_parts(self, instance: int) -> Mapping[tuple[str, str], Mapping[str, str]]:
         """By step and version the fingerprints of what the version was made of."""
 
-    def note_pace(self, run: int, pace: Pace) -> None:
-        """How quickly records have ended lately; nothing where the run has ended."""
+    def note_work(self, run: int, work: Work) -> None:
+        """What the run has done, and how quickly; nothing where it has ended. A pace that is None leaves what was
+        noted."""
 
     def older_outputs(self, instance: int, today: Mapping[str, str]) -> OlderOutputs:
         """What unfinished records go on from though today's steps (versions by step) would make it anew. It costs

@@ -11,16 +11,18 @@ import psycopg
 
 from onward.errors import StoreError
 from onward.ports.clock import Clock
+from onward.ports.desk import Shrunk
 from onward.ports.facts import Verified
 from onward.store.postgres import connection as connections
 from onward.store.postgres import words
 from onward.store.postgres.address import Address
 from onward.store.postgres.line import LEDGER, Line, Lock
-from onward.store.postgres.transaction import LeaseLife, PostgresTransaction
+from onward.store.postgres.transaction import Connection, LeaseLife, PostgresTransaction
 from onward.store.sql.desk import SqlDesk
 from onward.store.sql.transaction import Life, Transaction
 
 T = TypeVar("T")
+VACUUMED = ("checkpoints", "inputs", "generations", "failures", "gates", "counts", "records", "effects", "runs")
 
 
 class PostgresDesk(SqlDesk):
@@ -81,6 +83,26 @@ class PostgresDesk(SqlDesk):
             self._writer = Line(self.address, self._clock, create=False)
         with self._writer.explained():
             return self._writer.change(make, [(LEDGER, Lock.ALONE), (instance, Lock.ALONE)])
+
+    def shrink(self) -> Shrunk:
+        """Plain VACUUMs, beside which runs go on: the room is used again, and given back where it lies at the end of a
+        table's file."""
+        with self.explained(), connections.connect(self.address) as own:
+            before = self._size(own)
+            try:
+                for table in VACUUMED:
+                    own.execute(f"VACUUM (ANALYZE, SKIP_LOCKED) {self.address.quoted}.{table}".encode(), prepare=False)
+            except psycopg.errors.QueryCanceled as error:
+                return Shrunk(before, self._size(own), f"the server ended it ({error}); its autovacuum does the rest")
+            return Shrunk(before, self._size(own))
+
+    def _size(self, own: Connection) -> int:
+        total = (
+            "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind = 'r'"
+        )
+        row = own.execute(total.encode(), [self.address.schema]).fetchone()
+        return int(row[0]) if row else 0
 
     def verify(self, instances: Sequence[int] | None, expected: str | None) -> Verified:
         """In one reading: numbers of entries do not tell in what order they became durable."""

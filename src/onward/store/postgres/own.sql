@@ -76,3 +76,13 @@ SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a
 WHERE a.state = 'active' AND a.wait_event = 'ClientRead' AND a.state_change < clock_timestamp() - make_interval(secs => :seconds)
   AND EXISTS (SELECT 1 FROM pg_locks l WHERE l.pid = a.pid AND l.granted AND l.locktype = 'advisory'
               AND l.classid = (:lock_class & 4294967295)::oid)
+
+-- Runs that have ended count no more: their counters become one, so that a sum stays one of few rows.
+-- name: fold_counts
+WITH ended AS (
+    DELETE FROM counts WHERE instance = :instance AND run <> 0
+      AND EXISTS (SELECT 1 FROM runs WHERE runs.id = counts.run AND runs.ended IS NOT NULL)
+    RETURNING what, name, n)
+INSERT INTO counts (instance, run, what, name, n)
+SELECT :instance, 0, what, name, sum(n) FROM ended GROUP BY what, name ORDER BY what, name
+ON CONFLICT (instance, what, brief(name), run) DO UPDATE SET n = counts.n + excluded.n

@@ -20,8 +20,9 @@ _TYPES = {
     "bigint": """after base changed closed complete corrected death done entries exit_code fed_position fresh generation
         hash_length highest lowest partly_fed source_complete instance last limit lineage lives lock_class most named
         number other pass_number picodollars record requests run sending sent seq solo_deaths stale start
-        started stored there to_suspect tokens total uncounted vanished whole attempts deaths fence""",
-    "double precision": "cap created lease longest now seconds since steady",
+        started stored there to_suspect tokens total uncounted vanished whole attempts deaths fence
+        concurrency pid""",
+    "double precision": "before cap created lease longest now rate seconds since steady",
     "json": "alive deduped instances keys lineages models only places rows shut states today",
 }
 TYPE_OF = {name: kind for kind, names in _TYPES.items() for name in names.split()}

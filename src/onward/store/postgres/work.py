@@ -107,9 +107,12 @@ class PostgresWorkStore(SqlWorkStore):
         return begun
 
     def _begin(self, change: Change, start: RunStart, tried: list[int]) -> RunBegun:
-        assert isinstance(change.transaction, PostgresTransaction)
-        self._replaced = lost.is_replaced(change.transaction)
-        return super()._begin(change, start, tried)
+        transaction = change.transaction
+        assert isinstance(transaction, PostgresTransaction)
+        self._replaced = lost.is_replaced(transaction)
+        begun = super()._begin(change, start, tried)
+        transaction.own_execute("fold_counts", {"instance": begun.instance})
+        return begun
 
     def write(self, run: int, batch: Batch) -> Outcome:
         outcome = super().write(run, batch)

@@ -8,8 +8,8 @@ FROM instances WHERE brief(job) = brief(:job) AND brief(name) = brief(:name)
 
 -- name: insert_run
 WITH next AS (UPDATE numbers SET n = n + 1 WHERE what = 'run' RETURNING n)
-INSERT INTO runs (id, instance, host, params, versions, effects, started, boot, lease_until)
-SELECT n, :instance, :host, :params, :versions, :effects, :now, :boot, :steady + :lease FROM next
+INSERT INTO runs (id, instance, host, pid, params, versions, effects, started, boot, lease_until)
+SELECT n, :instance, :host, :pid, :params, :versions, :effects, :now, :boot, :steady + :lease FROM next
 RETURNING id
 
 -- name: insert_versions
@@ -28,9 +28,6 @@ UPDATE runs SET lease_until = :steady + :lease WHERE id = :run AND ended IS NULL
 
 -- name: note_stop
 UPDATE runs SET told = coalesce(told, :reason) WHERE id = :run AND ended IS NULL
-
--- name: note_pace
-UPDATE runs SET pace = :pace WHERE id = :run AND ended IS NULL
 
 -- name: end_run
 UPDATE runs SET ended = :now, exit_code = :exit_code, reason = :reason WHERE id = :run AND ended IS NULL

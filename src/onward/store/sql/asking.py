@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from onward.codec import loads
+from onward.errors import StoreError
 from onward.model import Counts, State, StepVersion
 from onward.policy.effects import SENDING, UNDECODABLE
 from onward.policy.suspects import SUSPECT
@@ -16,6 +17,7 @@ from onward.ports.desk import Became, ExportWish
 from onward.ports.facts import Cause, FailedRecord, InFlight, InstanceFacts, RunFacts, Standing, Waiting
 from onward.ports.sink import ExportRow
 from onward.ports.work import Pause
+from onward.store.sql import operating
 from onward.store.sql.batching import BATCH
 from onward.store.sql.reading import read_counts, read_older_outputs, read_result_versions
 from onward.store.sql.spool import NOTHING, Spool
@@ -42,6 +44,7 @@ A_PERSON = "a person's word"
 AN_ANSWER = "an answer about what was, or may have been, sent"
 VANISHED_OPEN = "an effect still open of a record that is no longer in the source"
 INPUT_WAITS = "an effect, open or sent: their input has changed, and the new one waits"
+VACUUMED = "results that were being read have been removed meanwhile by onward vacuum; read them again"
 DEAD_HOLDER = "held by a run that died; the next run takes it up"
 
 
@@ -93,9 +96,11 @@ class Questions:
         boot: str,
         lease_until: float,
         head: str,
+        *work: Any,
     ) -> RunFacts:
         alive = ended is None and self._store.life.is_alive(transaction, run, boot, lease_until)
-        return RunFacts(run, started, ended, exit_code, host, reason, told, alive, head)
+        lease = lease_until - transaction.steady if ended is None and boot == transaction.boot else None
+        return RunFacts(run, started, ended, exit_code, host, reason, told, alive, head, lease, *work)
 
     def _now(self) -> float:
         with self.one_reading() as transaction:
@@ -116,6 +121,8 @@ class Questions:
                     for row in self.rows("in_flight", instance=instance, alive=alive, limit=IN_FLIGHT)
                 ],
                 read_older_outputs(transaction, instance, today),
+                transaction.now,
+                operating.concurrency(transaction, instance),
             )
 
     def _waiting(self, instance: int, counts: Counts, runs: list[RunFacts], alive: str) -> list[Waiting]:
@@ -248,7 +255,10 @@ class Questions:
                 _, generation, lineage, seen, place = page[number]
                 stored = made.of(number)
                 if lineage != NOTHING:
-                    versions, texts = _finished(stored, lineages[lineage][0])
+                    made_by, skipped = lineages[lineage]
+                    versions, texts = _finished(stored, made_by)
+                    if not texts and any(step != skipped for step in made_by):
+                        raise StoreError(VACUUMED)
                 else:
                     versions, texts = _so_far(stored, seen, wish.steps)
                 rows.append(ExportRow(key, value, texts, STATES[place], versions, generation))

@@ -10,16 +10,28 @@ from typing import TypeVar
 from onward.errors import UsageError
 from onward.model import State
 from onward.ports.bill import Bill, Pace
-from onward.ports.desk import Asked, Asking, Became, Choice, Decided, ExportWish, Word
+from onward.ports.desk import (
+    Asked,
+    Asking,
+    Became,
+    Choice,
+    Decided,
+    Drained,
+    ExportWish,
+    Shrunk,
+    Vacuumed,
+    Word,
+)
 from onward.ports.facts import Cause, FailedRecord, InstanceFacts, LogEntry, RecordFacts, Standing, Verified
 from onward.ports.moving import Movable, Parcel, Taken
 from onward.ports.sink import ExportRow
 from onward.ports.work import Pause
-from onward.store.sql import billing, history, moves, moving, pausing, reconciling
+from onward.store.sql import billing, history, moves, moving, operating, pausing, reconciling
 from onward.store.sql.asking import Questions
 from onward.store.sql.change import Change
 from onward.store.sql.deciding import Act
 from onward.store.sql.transaction import Life, Transaction
+from onward.store.sql.vacuuming import Vacuum
 
 T = TypeVar("T")
 
@@ -52,6 +64,10 @@ class SqlDesk(ABC):
     @abstractmethod
     def transact(self, make: Callable[[Transaction], T], instance: int) -> T:
         """What `make` brings, once its change is durable; it may be called again where the database undid it."""
+
+    @abstractmethod
+    def shrink(self) -> Shrunk:
+        """Give disk space back, as far as that does not hold up runs at work."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -127,6 +143,20 @@ class SqlDesk(ABC):
 
     def resume(self, instance: int, group: str | None, actor: str, reason: str | None) -> bool:
         return self._change(instance, lambda change: pausing.resume(change, group, actor, reason))
+
+    def drain(self, instance: int, run: int | None, actor: str, reason: str | None) -> list[Drained]:
+        return self._change(instance, lambda change: operating.drain(change, run, actor, reason, self.life))
+
+    def concurrency(self, instance: int) -> int | None:
+        with self.explained(), self.reading() as transaction:
+            return operating.concurrency(transaction, instance)
+
+    def set_concurrency(self, instance: int, number: int | None, actor: str, reason: str | None) -> None:
+        self._change(instance, lambda change: operating.set_concurrency(change, number, actor, reason))
+
+    def vacuum(self, instance: int, older_than: float, actor: str, dry_run: bool) -> Vacuumed:
+        with self.explained():
+            return Vacuum(self._reading_only, self._change, instance, older_than, actor, dry_run).work()
 
     def settle(self, instance: int, word: Word) -> State | None:
         (after,) = self.settle_all(instance, [word])

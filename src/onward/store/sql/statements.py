@@ -16,6 +16,7 @@ FILES = (
     "asking.sql",
     "reading.sql",
     "billing.sql",
+    "operating.sql",
     "moving.sql",
 )
 PACKAGE = "onward.store.sql"

@@ -16,8 +16,19 @@ from onward.errors import LeaseLost, SourceMoved
 from onward.model import Counts, ResultGroup, State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_SUSPECT
-from onward.ports.bill import Bill, Pace
-from onward.ports.work import Batch, DeadRun, FeedState, GateStanding, OlderOutputs, Outcome, Pause, RunBegun, RunStart
+from onward.ports.bill import Bill
+from onward.ports.work import (
+    Batch,
+    DeadRun,
+    FeedState,
+    GateStanding,
+    OlderOutputs,
+    Orders,
+    Outcome,
+    RunBegun,
+    RunStart,
+    Work,
+)
 from onward.store.sql import (
     batching,
     billing,
@@ -28,6 +39,7 @@ from onward.store.sql import (
     gates,
     moves,
     names,
+    operating,
     spending,
     waits,
 )
@@ -264,8 +276,8 @@ class SqlWorkStore(ABC):
     def results_by_version(self, instance: int) -> list[ResultGroup]:
         return self._read(lambda transaction: read_result_versions(transaction, instance).groups)
 
-    def pauses(self, instance: int) -> list[Pause]:
-        return self._read(lambda transaction: gates.pauses(transaction, instance))
+    def orders(self, run: int) -> Orders:
+        return self._read(lambda transaction: operating.orders(transaction, self._instances[run], run))
 
     def waiting_by_gate(self, run: int, only: Sequence[int] | None = None) -> dict[str | None, int]:
         return self._by_gate("waiting_by_gate", run, only)
@@ -301,8 +313,13 @@ class SqlWorkStore(ABC):
     def version_parts(self, instance: int) -> dict[tuple[str, str], dict[str, str]]:
         return self._read(lambda transaction: billing.read_version_parts(transaction, instance))
 
-    def note_pace(self, run: int, pace: Pace) -> None:
-        self._of_its_row(run, lambda change: change.execute("note_pace", pace=billing.as_text(pace)))
+    def note_work(self, run: int, work: Work) -> None:
+        pace = None if work.pace is None else billing.as_text(work.pace)
+
+        def make(change: Change) -> int:
+            return change.execute("note_work", done=work.done, rate=work.rate, concurrency=work.concurrency, pace=pace)
+
+        self._of_its_row(run, make)
 
     def older_outputs(self, instance: int, today: Mapping[str, str]) -> OlderOutputs:
         return self._read(lambda transaction: read_older_outputs(transaction, instance, today))
@@ -338,6 +355,7 @@ class SqlWorkStore(ABC):
             change.one(
                 "insert_run",
                 host=start.host,
+                pid=start.pid,
                 params=start.params,
                 versions=orjson.dumps([[step.name, step.version] for step in start.steps]).decode(),
                 effects=orjson.dumps(dict(start.effects)).decode(),

@@ -8,7 +8,7 @@ SELECT id, name FROM instances WHERE job = :job ORDER BY id
 SELECT params, versions FROM runs WHERE instance = :instance ORDER BY id DESC LIMIT 1
 
 -- name: runs
-SELECT id, started, ended, exit_code, host, reason, told, boot, lease_until, head
+SELECT id, started, ended, exit_code, host, reason, told, boot, lease_until, head, pid, drain, done, rate, concurrency, noted
 FROM runs WHERE instance = :instance ORDER BY id
 
 -- name: back_off

@@ -135,7 +135,7 @@ def _prepare(path: Path, new: bool) -> None:
             f"{path} lies on a network file system ({kind}), where SQLite's locks are not safe; "
             "give --store a path on a local disk, or a PostgreSQL address"
         )
-    if _space_left(path) < LEAST_ROOM:
+    if space_left(path) < LEAST_ROOM:
         raise StoreWriteError(_no_space(str(path)))
     if not new:
         if not _is_unborn(path):
@@ -241,6 +241,12 @@ def schema_of(connection: apsw.Connection) -> int:
     return _pragma(connection, "user_version")
 
 
+def sizes(connection: apsw.Connection) -> tuple[int, int]:
+    """Bytes that the store's pages take, and how many of them are in pages that hold nothing."""
+    page = _pragma(connection, "page_size")
+    return _pragma(connection, "page_count") * page, _pragma(connection, "freelist_count") * page
+
+
 def newest() -> int:
     return statements.migrations()[-1][0]
 
@@ -343,7 +349,7 @@ def explain(error: apsw.Error, path: Path | None, kind: Callable[[str], OnwardEr
             "give --store a path on a local disk"
         )
     if isinstance(error, apsw.IOError):
-        if path is not None and _space_left(path) < 1 << 20:
+        if path is not None and space_left(path) < 1 << 20:
             return kind(_no_space(place))
         return kind(f"the disk failed under {place} ({error}); nothing committed is lost, check the disk and run again")
     return kind(f"{place}: {error}")
@@ -353,7 +359,8 @@ def _no_space(place: str) -> str:
     return f"no space left for {place}; free some and run the same command again, nothing committed is lost"
 
 
-def _space_left(path: Path) -> int:
+def space_left(path: Path) -> int:
+    """Bytes that are free where a file lies; very many where that cannot be told."""
     try:
         status = os.statvfs(path.parent)
     except (OSError, AttributeError):

@@ -7,8 +7,8 @@ SELECT id, location, cursor, source_complete, pass, partly_fed, fed_position, fe
 FROM instances WHERE job = :job AND name = :name
 
 -- name: insert_run
-INSERT INTO runs (instance, host, params, versions, effects, started, boot, lease_until)
-VALUES (:instance, :host, :params, :versions, :effects, :now, :boot, :steady + :lease)
+INSERT INTO runs (instance, host, pid, params, versions, effects, started, boot, lease_until)
+VALUES (:instance, :host, :pid, :params, :versions, :effects, :now, :boot, :steady + :lease)
 RETURNING id
 
 -- name: insert_versions
@@ -27,9 +27,6 @@ UPDATE runs SET lease_until = :steady + :lease WHERE id = :run AND ended IS NULL
 
 -- name: note_stop
 UPDATE runs SET told = coalesce(told, :reason) WHERE id = :run AND ended IS NULL
-
--- name: note_pace
-UPDATE runs SET pace = :pace WHERE id = :run AND ended IS NULL
 
 -- name: end_run
 UPDATE runs SET ended = :now, exit_code = :exit_code, reason = :reason WHERE id = :run AND ended IS NULL

@@ -1,0 +1,92 @@
+-- name: orders
+SELECT r.drain, i.concurrency, i.concurrency_said FROM runs r JOIN instances i ON i.id = r.instance WHERE r.id = :run
+
+-- name: note_work
+UPDATE runs SET done = :done, rate = :rate, concurrency = :concurrency, noted = :now, pace = coalesce(:pace, pace)
+WHERE id = :run AND ended IS NULL
+
+-- name: to_drain
+SELECT id, host, boot, lease_until, drain FROM runs
+WHERE instance = :instance AND ended IS NULL AND (:run IS NULL OR id = :run) ORDER BY id
+
+-- Of a run that shows no sign of life the death may lie before the word: it is judged as any death.
+-- name: drain
+UPDATE runs SET drain = :reason, told = CASE WHEN :lives = 1 THEN coalesce(told, :reason) ELSE told END
+WHERE id = :run AND ended IS NULL
+
+-- name: concurrency
+SELECT concurrency FROM instances WHERE id = :instance
+
+-- name: set_concurrency
+UPDATE instances SET concurrency = :concurrency, concurrency_said = concurrency_said + 1 WHERE id = :instance
+
+-- name: made_again
+SELECT id FROM records WHERE instance = :instance AND generation > 0 AND id > :after ORDER BY id LIMIT :limit
+
+-- Outputs that newer ones have replaced: not those of the newest result, nor any for which something was sent or owed.
+-- name: superseded_outputs
+SELECT c.record, c.generation, count(*), sum(octet_length(c.output))::bigint
+FROM records r JOIN checkpoints c ON c.record = r.id AND c.generation < r.generation
+WHERE r.id = ANY (ids(:rows)) AND r.since < :before AND r.state NOT IN ('in_progress', 'unconfirmed')
+  AND c.generation IS DISTINCT FROM r.succeeded_generation
+  AND NOT EXISTS (SELECT 1 FROM effects e WHERE e.record = r.id AND e.generation = c.generation)
+  AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.record = r.id AND o.generation = c.generation)
+GROUP BY c.record, c.generation
+
+-- name: superseded_results
+SELECT g.record, g.generation
+FROM records r JOIN generations g ON g.record = r.id AND g.generation < r.generation
+WHERE r.id = ANY (ids(:rows)) AND r.since < :before AND r.state NOT IN ('in_progress', 'unconfirmed')
+  AND g.generation IS DISTINCT FROM r.succeeded_generation
+  AND NOT EXISTS (SELECT 1 FROM effects e WHERE e.record = r.id AND e.generation = g.generation)
+  AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.record = r.id AND o.generation = g.generation)
+
+-- Inputs that hold for none of the generations that stay: each holds from its own until the next begins.
+-- name: superseded_inputs
+SELECT s.record, s.generation, s.size FROM (
+    SELECT i.record, i.generation, coalesce(octet_length(i.value), 0) AS size, r.generation AS newest,
+        r.succeeded_generation AS result,
+        (SELECT min(n.generation) FROM inputs n WHERE n.record = i.record AND n.generation > i.generation) AS until
+    FROM records r JOIN inputs i ON i.record = r.id
+    WHERE r.id = ANY (ids(:rows)) AND r.since < :before AND r.state NOT IN ('in_progress', 'unconfirmed')) s
+WHERE s.until <= s.newest AND (s.result IS NULL OR s.result < s.generation OR s.result >= s.until)
+  AND NOT EXISTS (SELECT 1 FROM effects e
+                  WHERE e.record = s.record AND e.generation >= s.generation AND e.generation < s.until)
+  AND NOT EXISTS (SELECT 1 FROM owed o
+                  WHERE o.record = s.record AND o.generation >= s.generation AND o.generation < s.until)
+
+-- name: drop_outputs
+DELETE FROM checkpoints USING listed(:rows) AS f(record bigint, generation bigint)
+WHERE checkpoints.record = f.record AND checkpoints.generation = f.generation
+
+-- name: drop_results
+DELETE FROM generations USING listed(:rows) AS f(record bigint, generation bigint)
+WHERE generations.record = f.record AND generations.generation = f.generation
+
+-- name: drop_inputs
+DELETE FROM inputs USING listed(:rows) AS f(record bigint, generation bigint)
+WHERE inputs.record = f.record AND inputs.generation = f.generation
+
+-- Failures of records that have succeeded since.
+-- name: overcome
+SELECT f.record FROM failures f JOIN records r ON r.id = f.record
+WHERE f.record > :after AND r.instance = :instance AND r.state = 'succeeded' AND f.at < :before AND r.since < :before
+  AND (f.message <> '""' OR f.received IS NOT NULL)
+ORDER BY f.record LIMIT :limit
+
+-- name: overcome_among
+SELECT f.record, octet_length(f.message) + coalesce(octet_length(f.received), 0)
+FROM failures f JOIN records r ON r.id = f.record
+WHERE f.record = ANY (ids(:rows)) AND r.state = 'succeeded' AND f.at < :before AND r.since < :before
+  AND (f.message <> '""' OR f.received IS NOT NULL)
+
+-- name: clear_failures
+UPDATE failures SET message = '""', received = NULL WHERE record = ANY (ids(:rows))
+
+-- name: old_standings
+SELECT count(*) FROM gates
+WHERE instance = :instance AND run IN (SELECT id FROM runs WHERE ended < :before) AND (until IS NULL OR until < :now)
+
+-- name: drop_old_standings
+DELETE FROM gates
+WHERE instance = :instance AND run IN (SELECT id FROM runs WHERE ended < :before) AND (until IS NULL OR until < :now)
