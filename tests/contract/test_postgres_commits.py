@@ -178,20 +178,23 @@ def test_one_that_was_stopped_in_the_middle_of_an_exchange_does_not_hold_up_othe
     """The server waits for the rest of what it was to be told, which it does not call idle."""
     monkeypatch.setattr(connections, "IDLE_SECONDS", 1)
     monkeypatch.setattr(connections, "LOCK_ONCE", 2)
+    monkeypatch.setattr(connections, "LOCK_SECONDS", 10)
     run = bench.start("a")
-    with psycopg.connect(stores.address.settled, autocommit=True) as stopped:
-        wire = stopped.pgconn
-        wire.enter_pipeline_mode()
-        take = f"SELECT pg_advisory_xact_lock({stores.address.lock_class}, 1)"
-        for said in (b"BEGIN", take.encode()):
-            wire.send_query_params(said, None)
-        wire.send_flush_request()
-        while wire.flush():
-            time.sleep(0.01)
-        ask = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = %s"
-        own = wire.backend_pid
-        wait_until(lambda: stores.connection.execute(ask, [own]).fetchone() == (1,), 20)
+    stopped = psycopg.connect(stores.address.server, autocommit=True)
+    wire = stopped.pgconn
+    wire.enter_pipeline_mode()
+    take = f"SELECT pg_advisory_xact_lock({stores.address.lock_class}, 1)"
+    for said in (b"BEGIN", take.encode()):
+        wire.send_query_params(said, None)
+    wire.send_flush_request()
+    while wire.flush():
+        time.sleep(0.01)
+    ask = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = %s"
+    try:
+        wait_until(lambda: stores.connection.execute(ask, [wire.backend_pid]).fetchone(), 20)
         assert len(bench.claim(run, 1)) == 1
+    finally:
+        wire.finish()
 
 
 def test_the_row_of_a_writer_that_was_tidied_away_is_made_anew(bench: Bench) -> None:

@@ -177,7 +177,8 @@ class Life:
             self.stated[fact.done_step] += 1
             kept.checkpoints[fact.done_step] = StoredOutput(fact.version, fact.checkpoint)
         before = kept.failed_runs
-        kept.state, kept.step, kept.started, kept.attempts = fact.state, fact.step, fact.started, fact.attempts
+        if fact.moves:
+            kept.state, kept.step, kept.started, kept.attempts = fact.state, fact.step, fact.started, fact.attempts
         kept.failed_runs = fact.failed_runs
         if fact.state in (State.PENDING, State.IN_PROGRESS):
             assert kept.failed_runs == before, "a retry is no new count of runs"

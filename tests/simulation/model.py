@@ -206,6 +206,9 @@ class Model:
             record.state, record.input_changed = "succeeded", False
             record.lineage = fact.lineage, fact.skipped
             return True
+        if not fact.moves:  # its row says as much already
+            assert (record.step, record.started, record.attempts) == (None, fact.started, fact.attempts)
+            return True
         record.step, record.started, record.attempts = fact.step, fact.started, fact.attempts
         record.deaths, record.solo_deaths = fact.deaths, fact.solo_deaths
         if fact.state != "in_progress":
