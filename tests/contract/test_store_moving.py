@@ -83,6 +83,7 @@ def half_done(bench: Bench, job: str = "job", effects: bool = True) -> int:
     )
     desk = bench.stores.desk()
     desk.pause(instance, "CA", "ada", "because")
+    desk.set_concurrency(instance, 7, "ada", None)
     desk.close()
     bench.store.end_run(first, 3, "stopped")
     second = bench.begin(**given).run
@@ -112,6 +113,7 @@ def picture(bench: Bench, instance: int = 1) -> dict[str, Any]:
     found["versions"] = bench.stores.told_versions(bench.store.store, instance)
     desk = bench.stores.desk()
     found["pauses"] = desk.pauses(instance)
+    found["concurrency"] = desk.concurrency(instance)
     rows = list(desk.export(instance, ExportWish(None, ("a", "b"))))
     found["export"] = rows
     found["all"] = list(desk.export(instance, ExportWish(State.SUCCEEDED, ("a", "b"), "all")))

@@ -124,7 +124,7 @@ def _take_instance(change: Change, parcel: SqlParcel, one: _Arrival) -> tuple[in
     """All but its obligations; how many records, runs and entries of the history."""
     numbers, transaction, source = one.numbers, change.transaction, one.source
     change.is_about(numbers.instance, None)
-    _, _, _, cursor, fed_position, partly_fed, complete, pass_number, created, entries, head = one.row
+    _, _, _, cursor, fed_position, partly_fed, complete, pass_number, created, entries, head, limit = one.row
     change.execute(
         "fill_instance",
         cursor=cursor,
@@ -135,6 +135,7 @@ def _take_instance(change: Change, parcel: SqlParcel, one: _Arrival) -> tuple[in
         created=created,
         entries=entries,
         head=head,
+        concurrency=limit,
     )
     for lineage, versions, skipped in parcel.rows("out_lineages", source):
         change.execute("insert_lineage", versions=versions, skipped=skipped)

@@ -5,7 +5,7 @@
 SELECT coalesce(min(id), 0), coalesce(max(id), -1) FROM records WHERE instance = :instance
 
 -- name: out_instance
-SELECT job, name, location, cursor, fed_position, partly_fed, source_complete, pass, created, entries, head
+SELECT job, name, location, cursor, fed_position, partly_fed, source_complete, pass, created, entries, head, concurrency
 FROM instances WHERE id = :instance
 
 -- name: out_runs
@@ -134,7 +134,8 @@ WHERE e.name = :name AND e.state IN ('intended', 'unknown', 'sent')
 
 -- name: fill_instance
 UPDATE instances SET cursor = :cursor, fed_position = :fed_position, partly_fed = :partly_fed,
-    source_complete = :source_complete, pass = :pass_number, created = :created, entries = :entries, head = :head
+    source_complete = :source_complete, pass = :pass_number, created = :created, entries = :entries, head = :head,
+    concurrency = :concurrency
 WHERE id = :instance
 
 -- An unfinished copy goes, but for the numbers of its runs, which come again.
