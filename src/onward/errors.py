@@ -31,7 +31,7 @@ class Invalid(StepOutcome):
 
 
 class UnusableAnswer(Invalid):
-    """A model answered, and what it said cannot be used: cut off, refused, or no fit. `received` is what came."""
+    """A model answered, and what it said cannot be used: cut off, empty, refused, no fit. `received` is what came."""
 
     def __init__(self, message: str, received: str):
         super().__init__(message)

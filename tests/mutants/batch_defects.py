@@ -147,4 +147,30 @@ BATCH_DEFECTS = (
         ),
         (RUNS, "-k", "as_it_looks"),
     ),
+    Defect(
+        "batch-odd-line-ends-all",
+        "a line of results that is none keeps the others from being brought in",
+        "llm/batching.py",
+        (("with contextlib.suppress(Misshapen):  #", "with contextlib.nullcontext():  #"),),
+        (LINES, "-k", "costs_the_others"),
+    ),
+    Defect(
+        "batch-odd-answer-ends-all",
+        "an answer of a wrong shape is nobody's fault",
+        "llm/batching.py",
+        (
+            (
+                "            return self._told(name, told)\n        except Misshapen as wrong:",
+                "            return self._told(name, told)\n        except KeyError as wrong:",
+            ),
+        ),
+        (LINES, "-k", "wrong_shape"),
+    ),
+    Defect(
+        "batch-page-is-read",
+        "a page in place of a file of results costs its answers",
+        "llm/batching.py",
+        (('.startswith("text/html")', '.startswith("nothing")'),),
+        (LINES, "-k", "a_page"),
+    ),
 )

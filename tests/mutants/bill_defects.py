@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants.defect import Defect
 
 BILL, POLICY = "tests/contract/test_store_bill.py", "tests/unit/test_policy_bill.py"
+ANSWERS = "tests/unit/test_llm_answers.py"
 STATUS, SAMPLES = "tests/acceptance/test_asking_status.py", "tests/acceptance/test_asking_samples.py"
 
 BILL_DEFECTS = (
@@ -89,5 +90,47 @@ BILL_DEFECTS = (
         "job/versions.py",
         (("if name not in self._self_described)", ")"),),
         ("tests/unit/test_job_versions.py", "-k", "made_of"),
+    ),
+    Defect(
+        "odd-counts-are-zero",
+        "what is no count of tokens counts as none",
+        "llm/answers.py",
+        (("    except Misshapen:\n        return None\n", "    except Misshapen:\n        return Usage(0, 0, 0)\n"),),
+        (ANSWERS, "-k", "unknown"),
+    ),
+    Defect(
+        "costs-without-bounds",
+        "an answer costs more than a store can hold",
+        "llm/prices.py",
+        (("or picodollars >= MOST_FOR_ONE:", "or False:"),),
+        (ANSWERS, "-k", "half_of_it"),
+    ),
+    Defect(
+        "empty-answers-pass",
+        "an answer without text is a success",
+        "llm/asking.py",
+        (('answer.finish == "done" and answer.text:', 'answer.finish == "done":'),),
+        (ANSWERS, "-k", "says_nothing"),
+    ),
+    Defect(
+        "tools-are-answers",
+        "an answer that ended for whatever reason is a success",
+        "llm/chat.py",
+        (('_FINISH.get(reason, "unknown")', '_FINISH.get(reason, "done")'),),
+        (ANSWERS, "-k", "says_nothing"),
+    ),
+    Defect(
+        "shapes-are-believed",
+        "what a server says is taken for what it ought to be",
+        "llm/answers.py",
+        (("    if not isinstance(value, kind) or isinstance(value, bool):\n", "    if False:\n"),),
+        (ANSWERS,),
+    ),
+    Defect(
+        "older-api-is-believed-at-once",
+        "a server is held for one of the older API though it has not answered by it",
+        "llm/asking.py",
+        (("            unknown = error\n", '            unknown = error\n            self.model.api = "chat"\n'),),
+        (ANSWERS, "-k", "older_api"),
     ),
 )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from onward.llm.answers import Answer, Usage
 from onward.llm.asking import fingerprint
 from onward.llm.batching import Batches, read
 from onward.model import Spent
+from onward.ports.batches import BatchState, Said
 
 PRICES = {"input": 4.0, "cached_input": 1.0, "output": 12.0}
 RESPONSE = {
@@ -110,10 +114,68 @@ def test_an_answer_that_is_none_may_be_charged(batches: Batches) -> None:
     assert (said.what, said.spent) == ("fault", Spent("m", 1, uncounted=1))
 
 
-@pytest.mark.parametrize("told", [b"<html>", b"[]", b"{}", b'"x"'])
-def test_a_line_that_is_none_is_no_result(batches: Batches, told: bytes) -> None:
+@pytest.mark.parametrize(
+    "told",
+    [
+        line(200, RESPONSE | {"output": ["x"]}),
+        line(200, RESPONSE | {"error": "boom"}),
+        line(200, RESPONSE | {"output": [{"type": "message", "content": 5}]}),
+        line(200, {"choices": [{"message": "hello"}]}),
+        line(200, [1]),
+        line(500, {"error": "boom"}),
+        line(10**30, error(None)),
+        line(302, error(None)),
+        json.dumps({"custom_id": "f", "response": "x"}).encode(),
+        json.dumps({"custom_id": "f", "response": {}}).encode(),
+        line(None, None, "boom"),
+        line(None, None, {"code": "x", "message": [1]}),
+    ],
+)
+def test_a_line_of_a_wrong_shape_is_a_fault_for_its_own_request(batches: Batches, told: bytes) -> None:
+    said = batches._said(told)
+    assert (said.fingerprint, said.what) == ("f", "fault")
+    with pytest.raises(Transient):
+        read(said.text)
+
+
+@pytest.mark.parametrize("count", [10**30, 2**53, 2**53 - 1, -1, "10", 1.0, None, True])
+def test_counts_that_are_none_are_unknown(batches: Batches, count: Any) -> None:
+    said = batches._said(line(200, RESPONSE | {"usage": {"input_tokens": count, "output_tokens": 1}}))
+    assert (said.what, said.spent) == ("answer", Spent("m", 1, uncounted=1))
+
+
+NO_LINES = [
+    b"<html>", b"", b"  ", b"[]", b"{}", b'"x"', b"7", b"[" * 100_000, line(200, RESPONSE)[:40],
+    b'{"custom_id": null}', b'{"custom_id": 7}', b'{"custom_id": "\\ud800"}', b'{"custom_id": "a\\u0000"}', b"\xff",
+]  # fmt: skip
+
+
+def results(batches: Batches, lines: list[bytes], kind: str = "application/jsonl") -> list[Said]:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"\n".join(lines)
+
+    @asynccontextmanager
+    async def content(file: str) -> AsyncIterator[Any]:
+        yield SimpleNamespace(headers={"content-type": kind}, iter_bytes=pieces)
+
+    async def read_all() -> list[Said]:
+        batch = BatchState("b", "completed", files=("out",))
+        return [said async for block in batches.results(batch) for said in block]
+
+    client = SimpleNamespace(files=SimpleNamespace(with_streaming_response=SimpleNamespace(content=content)))
+    batches._client = lambda within=0.0: client  # type: ignore[method-assign,assignment]
+    return asyncio.run(read_all())
+
+
+@pytest.mark.parametrize("odd", NO_LINES)
+def test_a_line_that_is_none_costs_the_others_nothing(batches: Batches, odd: bytes) -> None:
+    said = results(batches, [odd, line(200, RESPONSE), odd, line(200, RESPONSE), odd])
+    assert [one.what for one in said] == ["answer", "answer"]
+
+
+def test_a_page_in_place_of_results_loses_no_answer(batches: Batches) -> None:
     with pytest.raises(BadResponse):
-        batches._said(told)
+        results(batches, [b"<html>", b"</html>"], "text/html; charset=utf-8")
 
 
 def test_a_request_is_one_line_whatever_its_text_has(batches: Batches) -> None:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
-Finish = Literal["done", "cut off", "filtered", "refused", "failed"]
+T = TypeVar("T")
+Finish = Literal["done", "cut off", "filtered", "refused", "called", "unknown", "failed"]
+"""Among them "called": the model wants a tool to be used; "unknown": for a reason that no such server gives."""
+MOST_TOKENS = 2**53
+"""Counts from here on are none."""
+_CALLED: Mapping[type, str] = {dict: "object", list: "list", str: "text", int: "whole number"}
+
+
+class Misshapen(Exception):
+    """A server said something that is not what its API says; the text tells where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +29,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`text` is what came, whole or not; `usage` None where the server does not say. `code`: of an answer that
+    """`text` is what came, whole or not or none; `usage` None where the server does not say. `code`: of an answer that
     "failed"."""
 
     text: str
@@ -47,6 +57,36 @@ class Request:
     temperature: float | None
 
 
-def whole(number: object) -> int:
-    """A count of tokens that a server gave, or 0."""
-    return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else 0
+def given(said: Mapping[str, Any], name: str, kind: type[T], default: T | None = None) -> T:
+    """What a server said under a name; `default` where that is nothing. Raises Misshapen for another type."""
+    value = said.get(name)
+    if value is None and default is not None:
+        return default
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise Misshapen(f"{name!r} is no {_CALLED[kind]}")
+    return value
+
+
+def objects(said: Mapping[str, Any], name: str, default: list[Any] | None = None) -> list[dict[str, Any]]:
+    """The same of a list of objects."""
+    found: list[Any] = given(said, name, list, default)
+    if not all(isinstance(one, dict) for one in found):
+        raise Misshapen(f"{name!r} has in it what is no object")
+    return found
+
+
+def usage_of(said: Mapping[str, Any], tokens_in: str, tokens_out: str) -> Usage | None:
+    """What a server counted, under these names. None where any of it is no count: what is unknown is not zero."""
+    try:
+        counts = given(said, "usage", dict)
+        details = given(counts, f"{tokens_in}_details", dict, {})
+        return Usage(_count(counts, tokens_in), _count(counts, tokens_out), _count(details, "cached_tokens", 0))
+    except Misshapen:
+        return None
+
+
+def _count(said: Mapping[str, Any], name: str, default: int | None = None) -> int:
+    number = given(said, name, int, default)
+    if not 0 <= number < MOST_TOKENS:
+        raise Misshapen(f"{name!r} is no count")
+    return number

@@ -11,14 +11,14 @@ import httpx2
 import openai
 
 from onward.codec import canonical_hash, dumps
-from onward.errors import BadResponse, Fatal, Rejected, Transient, UnusableAnswer, UsageError, mark_as_a_models
+from onward.errors import BadResponse, Fatal, Invalid, Rejected, Transient, UnusableAnswer, UsageError, mark_as_a_models
 from onward.job.values import Misfit
 from onward.llm import chat, responses
-from onward.llm.answers import Answer, Request, Turn
+from onward.llm.answers import Answer, Misshapen, Request, Turn
 from onward.llm.client import post
 from onward.llm.declaration import Declared
 from onward.llm.form import Form, form_of, what_is_wrong
-from onward.llm.prices import cost, most
+from onward.llm.prices import charge, most
 from onward.llm.prompt import Prompt
 from onward.model import BatchRequest, Spent
 from onward.ports.models import CURRENT, ModelDesk
@@ -41,6 +41,8 @@ async def ask(model: Declared, prompt: Prompt, returns: Any, variables: Mapping[
 async def _asked(model: Declared, prompt: Prompt, returns: Any, variables: Mapping[str, Any]) -> Any:
     form = form_of(returns)
     system, user = prompt.render(**variables)
+    if any(_unicode(text) != text for text in (system or "", user)):
+        raise Invalid("the prompt has half of a surrogate pair in it, which no request can hold")
     request = Request(
         model.name, system, (Turn("user", user),), form.schema, model.max_output_tokens, model.temperature
     )
@@ -50,6 +52,11 @@ async def _asked(model: Declared, prompt: Prompt, returns: Any, variables: Mappi
     else:
         text = await asked.answered(request)
     return form.read(text)
+
+
+def _unicode(text: str) -> str:
+    """The text with halves of surrogate pairs, which are no Unicode, as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def fingerprint(request: Request, place: str = "") -> str:
@@ -71,7 +78,8 @@ class _Question:
             self.form.read(answer.text)
             return answer.text
         except Misfit as misfit:
-            turns = (*request.turns, Turn("assistant", answer.text), Turn("user", what_is_wrong(misfit)))
+            said, wrong = _unicode(answer.text), _unicode(what_is_wrong(misfit))
+            turns = (*request.turns, Turn("assistant", said), Turn("user", wrong))
         again = await self._usable(replace(request, turns=turns), repairs=1)
         try:
             self.form.read(again.text)
@@ -81,7 +89,7 @@ class _Question:
 
     async def _usable(self, request: Request, repairs: int = 0) -> Answer:
         answer = await self._sent(request, repairs)
-        if answer.finish == "done":
+        if answer.finish == "done" and answer.text:
             return answer
         raise _why_not(answer, request)
 
@@ -96,7 +104,7 @@ class _Question:
         try:
             answer = await self._exchanged(request)
             may_be_charged = False
-            self._bill(spent, answer)
+            charge(spent, self.model.price, answer.usage)
             return answer
         except (openai.APIStatusError, openai.APIConnectionError) as error:
             may_be_charged = _may_be_charged(error)
@@ -132,35 +140,36 @@ class _Question:
         return batching.read(said)
 
     async def _exchanged(self, request: Request) -> Answer:
-        dialect = _DIALECTS[self.model.api]
+        api = self.model.api
+        try:
+            return await self._exchanged_in(api, request)
+        except openai.NotFoundError as error:
+            if api != "responses" or error.code == "model_not_found":
+                raise
+            unknown = error
+        try:  # whether the server knows the older API
+            answer = await self._exchanged_in("chat", request)
+        except openai.NotFoundError as error:
+            raise (error if error.code == "model_not_found" else unknown) from None
+        self.model.api = "chat"
+        return answer
+
+    async def _exchanged_in(self, api: str, request: Request) -> Answer:
+        dialect = _DIALECTS[api]
         try:
             said, headers = await post(self.model, dialect.PATH, dialect.body(request))
-        except openai.NotFoundError as error:
-            if self.model.api != "responses" or error.code == "model_not_found":
-                raise
-            in_chat = await self._in_chat(request)
-            if in_chat is None:
-                raise
-            return in_chat
         except openai.BadRequestError as error:
             if error.code == "invalid_json_schema":
                 raise Fatal(f"{self.model.traits.title} refuses the schema of the answer: {error.message}") from error
             raise
         if self.desk is not None:
             self.desk.heard(self.model.name, headers)
-        answer: Answer | None = dialect.answer(said)
-        if answer is None:
-            raise BadResponse(f"{self.model.traits.title} answered with JSON that is no answer of its API")
-        return answer
-
-    async def _in_chat(self, request: Request) -> Answer | None:
-        """The server does not know the Responses API: whether it knows the older one."""
         try:
-            said, _ = await post(self.model, chat.PATH, chat.body(request))
-        except openai.NotFoundError:
-            return None
-        self.model.api = "chat"
-        return chat.answer(said)
+            answer: Answer = dialect.answer(said)
+        except Misshapen as wrong:
+            title = self.model.traits.title
+            raise BadResponse(f"{title} answered with JSON that is no answer of its API: {wrong}") from None
+        return answer
 
     def _most(self, request: Request) -> Spent:
         """The most that the request can cost: a token is at least one byte."""
@@ -171,17 +180,6 @@ class _Question:
         price = self.model.price
         picodollars = 0 if price is None else most(price, size, out)
         return Spent(self.model.name, tokens_in=size, tokens_out=out, picodollars=picodollars)
-
-    def _bill(self, spent: Spent, answer: Answer) -> None:
-        usage, price = answer.usage, self.model.price
-        if usage is None:
-            spent.uncounted = 1
-            return
-        spent.tokens_in, spent.tokens_out, spent.cached_tokens = usage.tokens_in, usage.tokens_out, usage.cached
-        if price is None:
-            spent.unpriced = 1
-        else:
-            spent.picodollars = cost(price, usage.tokens_in, usage.cached, usage.tokens_out)
 
 
 def _may_be_charged(error: openai.APIError) -> bool:
@@ -200,6 +198,12 @@ def _why_not(answer: Answer, request: Request) -> Exception:
         return UnusableAnswer("the provider's content filter cut the answer off", answer.text)
     if answer.finish == "refused":
         return UnusableAnswer("the model refused to answer", answer.text)
+    if answer.finish == "called":
+        return UnusableAnswer("the model called a tool in place of an answer", answer.text)
+    if answer.finish == "unknown":
+        return UnusableAnswer(f"the answer ended for a reason that is not known: {answer.reason!r}", answer.text)
+    if answer.finish == "done":
+        return UnusableAnswer("the answer is empty", answer.text)
     if answer.code in RETRIED_CODES:
         return Transient(f"the provider failed: {answer.code}: {answer.reason}")
     return Rejected(f"the provider failed: {answer.code}: {answer.reason}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import IO, Any
@@ -11,10 +12,10 @@ import openai
 from onward.codec import dumps, loads
 from onward.errors import BadResponse, Rejected, Transient
 from onward.llm import chat, responses
-from onward.llm.answers import Answer, Usage
+from onward.llm.answers import Answer, Misshapen, Usage, given
 from onward.llm.client import client_of
 from onward.llm.declaration import Declared
-from onward.llm.prices import cost
+from onward.llm.prices import charge
 from onward.model import Spent
 from onward.policy.failures import FATAL_CODES
 from onward.ports.batches import BatchState, Said
@@ -84,7 +85,8 @@ class Batches:
         for file in batch.files:
             block, size = list[Said](), 0
             async for line in self._lines(file):
-                block.append(self._said(line))
+                with contextlib.suppress(Misshapen):  # without an answer its request counts as missing
+                    block.append(self._said(line))
                 size += len(line)
                 if len(block) >= LINES or size >= SIZE:
                     yield block
@@ -97,6 +99,8 @@ class Batches:
         client, rest = self._client(MOVE_WITHIN), bytearray()
         try:
             async with client.files.with_streaming_response.content(file) as response:
+                if response.headers.get("content-type", "").startswith("text/html"):  # the answers are still there
+                    raise BadResponse(f"{self._model.traits.title} answered with a page in place of a file of results")
                 async for piece in response.iter_bytes():
                     *lines, last = piece.split(b"\n")
                     if lines:
@@ -124,62 +128,63 @@ class Batches:
         return client_of(self._model).with_options(timeout=within)
 
     def _said(self, line: bytes) -> Said:
-        """What a line of a result file says. Raises BadResponse for what is none."""
+        """What a line of a result file says. Raises Misshapen where it does not name a request of ours; what else is
+        wrong with it is a fault of that request alone."""
         try:
             told = loads(line)
-            name, response, error = str(told["custom_id"]), told.get("response"), told.get("error")
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise BadResponse(f"{self._model.traits.title} wrote a line of results that is none") from None
-        if not isinstance(response, dict):
-            return self._not_done(name, error if isinstance(error, dict) else {})
-        status, body = response.get("status_code"), response.get("body")
-        body = body if isinstance(body, dict) else {}
+        except ValueError:
+            told = None
+        if not isinstance(told, dict):
+            raise Misshapen("the line is no object")
+        name = given(told, "custom_id", str)
+        if not (name.isascii() and name.isprintable()):  # names of ours are, and a store may not hold others
+            raise Misshapen("'custom_id' is no name")
+        try:
+            return self._told(name, told)
+        except Misshapen as wrong:
+            text = self.fault(f"the answer is none of its API: {wrong}")
+            return Said(name, "fault", text, Spent(self._model.name, requests=1, uncounted=1))
+
+    def _told(self, name: str, told: dict[str, Any]) -> Said:
+        if told.get("response") is None:
+            return self._not_done(name, given(told, "error", dict, {}))
+        response = given(told, "response", dict)
+        status, body = given(response, "status_code", int), given(response, "body", dict, {})
         if status == 200:
             return self._answered(name, body)
-        inner = body.get("error")
-        return self._refused(name, status if isinstance(status, int) else 0, inner if isinstance(inner, dict) else {})
+        return self._refused(name, status, given(body, "error", dict, {}))
 
     def _answered(self, name: str, body: dict[str, Any]) -> Said:
         dialect = responses if "output" in body else chat
-        answer: Answer | None = dialect.answer(body)
-        spent = Spent(self._model.name, requests=1)
-        if answer is None:
-            spent.uncounted = 1
-            return Said(name, "fault", self.fault("the answer is none of its API"), spent)
-        self._bill(spent, answer.usage)
+        answer, spent = dialect.answer(body), Spent(self._model.name, requests=1)
+        charge(spent, self._model.price, answer.usage, half=True)
         return Said(name, "answer", dumps({"answer": asdict(answer)}), spent)
-
-    def _bill(self, spent: Spent, usage: Usage | None) -> None:
-        price = self._model.price
-        if usage is None:
-            spent.uncounted = 1
-            return
-        spent.tokens_in, spent.tokens_out, spent.cached_tokens = usage.tokens_in, usage.tokens_out, usage.cached
-        if price is None:
-            spent.unpriced = 1
-        else:
-            spent.picodollars = cost(price, usage.tokens_in, usage.cached, usage.tokens_out, half=True)
 
     def _refused(self, name: str, status: int, error: dict[str, Any]) -> Said:
         """A status that is an error means what it means without a batch."""
-        code, message = str(error.get("code") or ""), str(error.get("message") or "")
+        code, message = _words(error)
         told = f"{status} {code}: {message}" if code else f"{status}: {message}"
         spent = Spent(self._model.name, requests=1)
         if code in FATAL_CODES or status in (401, 402, 403) or code == "invalid_json_schema":
             return Said(name, "stop", told)
         if status == 429:
             return Said(name, "again", told)
-        if status in TRANSIENT or status >= 500 or not status:
+        if status in TRANSIENT or not 400 <= status < 500:
             return Said(name, "fault", self.fault(f"the provider failed: {told}"), spent)
         return Said(name, "answer", dumps({"refused": f"the provider refused it: {told}"}), spent)
 
     def _not_done(self, name: str, error: dict[str, Any]) -> Said:
-        code, message = str(error.get("code") or ""), str(error.get("message") or "")
+        code, message = _words(error)
         if code in AGAIN or not code:
             return Said(name, "again", message)
         if code in FATAL_CODES:
             return Said(name, "stop", f"{code}: {message}")
         return Said(name, "fault", self.fault(f"the provider failed: {code}: {message}"), None)
+
+
+def _words(error: dict[str, Any]) -> tuple[str, str]:
+    """An error's code, which some write as a number, and its message."""
+    return str(error.get("code") or ""), given(error, "message", str, "")
 
 
 def read(text: str) -> Answer:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from onward.llm.answers import Answer, Finish, Request, Usage, whole
+from onward.llm.answers import Answer, Finish, Misshapen, Request, given, objects, usage_of
 
 PATH = "/chat/completions"
-_FINISH: dict[str, Finish] = {"length": "cut off", "content_filter": "filtered"}
+_FINISH: dict[str, Finish] = {
+    **dict.fromkeys(("stop", "eos", "eos_token", "stop_sequence", "end_turn"), "done"),
+    **dict.fromkeys(("length", "model_length", "max_tokens"), "cut off"),
+    "content_filter": "filtered",
+    **dict.fromkeys(("tool_calls", "function_call"), "called"),
+}
+"""Servers of other makes have words of their own for what is "stop" and "length" here."""
 
 
 def body(request: Request) -> dict[str, Any]:
@@ -27,20 +33,15 @@ def body(request: Request) -> dict[str, Any]:
     return sent
 
 
-def answer(said: dict[str, Any]) -> Answer | None:
-    """None where it is no answer of this API."""
-    choices = said.get("choices")
-    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-        return None
-    message = choices[0].get("message") or {}
-    refusal = message.get("refusal")
-    reason = choices[0].get("finish_reason") or "stop"
-    finish = _FINISH.get(reason, "refused" if refusal else "done")
-    return Answer(str(message.get("content") or refusal or ""), finish, _usage(said.get("usage")), reason)
-
-
-def _usage(said: Any) -> Usage | None:
-    if not isinstance(said, dict) or "completion_tokens" not in said:
-        return None
-    cached = (said.get("prompt_tokens_details") or {}).get("cached_tokens")
-    return Usage(whole(said.get("prompt_tokens")), whole(said["completion_tokens"]), whole(cached))
+def answer(said: dict[str, Any]) -> Answer:
+    """Raises Misshapen where it is no answer of this API."""
+    choices = objects(said, "choices")
+    if not choices:
+        raise Misshapen("'choices' is empty")
+    message = given(choices[0], "message", dict, {})
+    text, refusal = given(message, "content", str, ""), given(message, "refusal", str, "")
+    reason = given(choices[0], "finish_reason", str, "") or "stop"
+    finish = _FINISH.get(reason, "unknown")
+    if finish == "done" and refusal:
+        finish = "refused"
+    return Answer(text or refusal, finish, usage_of(said, "prompt_tokens", "completion_tokens"), reason)

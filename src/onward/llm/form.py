@@ -6,7 +6,7 @@ import copy
 import re
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from onward.codec import loads
 from onward.errors import DeclarationError, UsageError
@@ -34,6 +34,8 @@ class JsonForm:
     """The answer is JSON. A type whose JSON is no object is asked for as the one field of an object."""
 
     def __init__(self, returns: Any):
+        if _has_bare_model(returns):
+            raise UsageError(f"returns={returns!r} says nothing of its fields; name a subclass of BaseModel")
         try:
             self._shape = ModelShape(returns, Names())
             plain = self._shape.adapter.json_schema(by_alias=True, mode="validation")
@@ -112,6 +114,12 @@ def what_is_wrong(misfit: Misfit) -> str:
         f"Your answer does not fit the JSON schema: {misfit}. Answer again, with the corrected JSON alone and nothing "
         "around it."
     )
+
+
+def _has_bare_model(returns: Any) -> bool:
+    from pydantic import BaseModel
+
+    return returns is BaseModel or any(map(_has_bare_model, get_args(returns)))
 
 
 def _wrapper(returns: Any) -> Any:

@@ -50,8 +50,9 @@ class Model(Declared):
         An answer that does not fit is sent back once with what is wrong with it. In a step of a run it is under the
         run's limits and budget; elsewhere it is one request.
 
-        Raises UnusableAnswer (an Invalid) for answers that are cut off, refused or still no fit, UsageError for a
-        variable that the template does not know or lacks, BadResponse, and what the `openai` package raises.
+        Raises UnusableAnswer (an Invalid) for answers that are cut off, empty, refused or still no fit, Invalid for a
+        prompt that is no Unicode text, UsageError for a variable that the template does not know or lacks, BadResponse,
+        and what the `openai` package raises.
         """
         from onward.llm.asking import ask
 

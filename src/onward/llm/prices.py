@@ -15,6 +15,8 @@ from fractions import Fraction
 from typing import Any
 
 from onward.errors import UsageError
+from onward.llm.answers import Usage
+from onward.model import Spent
 
 PICODOLLARS = 10**12
 """In a dollar."""
@@ -39,6 +41,8 @@ _NEEDED = ("input", "output")
 _CHOICES = ("input", "cached_input", "output")
 _EXAMPLE = 'prices={"input": 4.0, "cached_input": 1.0, "output": 12.0}, USD for a million tokens'
 _HIGHEST = 1_000_000
+MOST_FOR_ONE = 2**53
+"""Picodollars, some $9,000: no answer costs so much, and sums of many must not overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,18 @@ def most(price: Price, bytes_in: int, max_output_tokens: int, half: bool = False
     dearest = max(price.input, price.cached_input)
     whole = bytes_in * dearest + max_output_tokens * price.output
     return (whole + 1) // 2 if half else whole
+
+
+def charge(spent: Spent, price: Price | None, usage: Usage | None, half: bool = False) -> None:
+    """Write down what an answer cost; what is unknown is counted as that, never as zero."""
+    picodollars = (
+        0 if usage is None or price is None else cost(price, usage.tokens_in, usage.cached, usage.tokens_out, half)
+    )
+    if usage is None or picodollars >= MOST_FOR_ONE:
+        spent.uncounted = 1
+        return
+    spent.tokens_in, spent.tokens_out, spent.cached_tokens = usage.tokens_in, usage.tokens_out, usage.cached
+    spent.unpriced, spent.picodollars = int(price is None), picodollars
 
 
 def _overridden(given: Mapping[str, Any]) -> Price:

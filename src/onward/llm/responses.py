@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from onward.llm.answers import Answer, Finish, Request, Usage, whole
+from onward.llm.answers import Answer, Finish, Request, given, objects, usage_of
 
 PATH = "/responses"
+_CALLS = ("function_call", "custom_tool_call")
 
 
 def body(request: Request) -> dict[str, Any]:
@@ -28,38 +29,31 @@ def body(request: Request) -> dict[str, Any]:
     return sent
 
 
-def answer(said: dict[str, Any]) -> Answer | None:
-    """None where it is no answer of this API."""
-    output = said.get("output")
-    if not isinstance(output, list):
-        return None
-    texts, refusals = [], []
-    for item in output:
-        for part in (item.get("content") or []) if item.get("type") == "message" else []:
+def answer(said: dict[str, Any]) -> Answer:
+    """Raises Misshapen where it is no answer of this API."""
+    texts, refusals, calls = [], [], False
+    for item in objects(said, "output"):
+        kind = item.get("type")
+        calls = calls or kind in _CALLS
+        for part in objects(item, "content", []) if kind == "message" else []:
             if part.get("type") == "output_text":
-                texts.append(str(part.get("text", "")))
+                texts.append(given(part, "text", str, ""))
             elif part.get("type") == "refusal":
-                refusals.append(str(part.get("refusal", "")))
-    text = "".join(texts)
-    finish, reason, code = _finish(said, refusals)
-    return Answer(text or "".join(refusals), finish, _usage(said.get("usage")), reason, code)
+                refusals.append(given(part, "refusal", str, ""))
+    finish, reason, code = _finish(said)
+    if finish == "done" and (refusals or calls):
+        finish = "refused" if refusals else "called"
+    text = "".join(texts) or "".join(refusals)
+    return Answer(text, finish, usage_of(said, "input_tokens", "output_tokens"), reason, code)
 
 
-def _finish(said: dict[str, Any], refusals: list[str]) -> tuple[Finish, str, str]:
-    status = said.get("status", "completed")
+def _finish(said: dict[str, Any]) -> tuple[Finish, str, str]:
+    status, error = given(said, "status", str, "completed"), given(said, "error", dict, {})
     if status == "incomplete":
-        reason = str((said.get("incomplete_details") or {}).get("reason", ""))
+        reason = given(given(said, "incomplete_details", dict, {}), "reason", str, "")
         return ("filtered" if reason == "content_filter" else "cut off"), reason, ""
-    if status == "failed" or said.get("error"):
-        error = said.get("error") or {}
-        return "failed", str(error.get("message", "")), str(error.get("code", ""))
+    if status == "failed" or error:
+        return "failed", given(error, "message", str, ""), given(error, "code", str, "")
     if status != "completed":
         return "failed", f"its status is {status!r}", "server_error"
-    return ("refused", "", "") if refusals else ("done", "", "")
-
-
-def _usage(said: Any) -> Usage | None:
-    if not isinstance(said, dict) or "output_tokens" not in said:
-        return None
-    cached = (said.get("input_tokens_details") or {}).get("cached_tokens")
-    return Usage(whole(said.get("input_tokens")), whole(said["output_tokens"]), whole(cached))
+    return "done", "", ""
