@@ -46,7 +46,8 @@ async def _asked(model: Declared, prompt: Prompt, returns: Any, variables: Mappi
     )
     asked = _Question(model, CURRENT.get(), form)
     if model.dedupe and asked.desk is not None:
-        text = await asked.desk.shared(fingerprint(request), lambda: asked.answered(request))
+        same = fingerprint(request, model.traits.place)
+        text = await asked.desk.shared(same, lambda: asked.answered(request), asked.fits)
     else:
         text = await asked.answered(request)
     return form.read(text)
@@ -63,6 +64,14 @@ class _Question:
     model: Declared
     desk: ModelDesk | None
     form: Form
+
+    def fits(self, text: str) -> bool:
+        """Whether an answer to an equal request will do here: what is made of it may have changed since."""
+        try:
+            self.form.read(text)
+        except Misfit:
+            return False
+        return True
 
     async def answered(self, request: Request) -> str:
         """The text of an answer that fits."""

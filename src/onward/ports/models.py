@@ -38,8 +38,11 @@ class ModelDesk(Protocol):
         """What was answered to a request that is sent with others, in the words of `ports.batches.Said.text`. Raises
         Deferred where nothing was yet."""
 
-    async def shared(self, fingerprint: str, make: Callable[[], Awaitable[str]]) -> str:
-        """The answer to a request that others of the job ask, too: made once."""
+    async def shared(self, fingerprint: str, make: Callable[[], Awaitable[str]], fits: Callable[[str], bool]) -> str:
+        """The answer to a request that others of the job ask, too: made once, and anew where it does not fit."""
+
+    def is_at_home(self) -> bool:
+        """Whether this is the run's own event loop, and not one that a thread of the step runs."""
 
 
 CURRENT: ContextVar[ModelDesk | None] = ContextVar("onward_model_desk", default=None)

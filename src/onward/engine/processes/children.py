@@ -20,7 +20,7 @@ from onward.engine.attempt import Attempt
 from onward.engine.loops import spawn
 from onward.engine.outcomes import CallOutcome, Died, Raised, TooLate
 from onward.engine.processes import messages
-from onward.engine.spending.desk import Budgets
+from onward.engine.spending.desk import Budgets, tokens_of
 from onward.errors import OnwardError, UsageError
 from onward.model import Kind, Spending, Spent
 from onward.policy.failures import Classified
@@ -58,6 +58,7 @@ class Child:
         self.round = round
         self._budgets = budgets
         self._reserved: dict[int, list[Spent]] = {}
+        self._asking: dict[int, asyncio.Task[None]] = {}
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._loop = asyncio.get_running_loop()
         self._calls: dict[int, tuple[Attempt, asyncio.Future[CallOutcome]]] = {}
@@ -130,7 +131,7 @@ class Child:
         for most in self._reserved.pop(number, ()):
             assert self._budgets is not None
             lost = Spent(most.model, requests=1, lost=1)
-            self._budgets.loose(Spending(lost, most.picodollars, most.tokens_in + most.tokens_out))
+            self._budgets.loose(Spending(lost, most.picodollars, tokens_of(most)))
 
     async def _reserve(self, number: int, asked: int, most: Spent) -> None:
         """The call is about to ask a model: the run's budget says whether it may."""
@@ -138,12 +139,38 @@ class Child:
         try:
             if self._budgets is not None and await self._budgets.reserve(most.model, most):
                 told["capped"] = True
-                self._reserved.setdefault(number, []).append(most)
+                if number in self._calls:
+                    self._reserved.setdefault(number, []).append(most)
+                else:  # the call is over, and was never told that it may ask
+                    self._budgets.unused(most)
         except Exception as error:
             told["refused"] = str(error)
-        if number not in self._calls:
-            self._lose(number)
         self._outbox.put(told)
+
+    def _take_back(self, number: int, most: Spent) -> bool:
+        """Whether this is set aside for the call; from now on it is not."""
+        held = self._reserved.get(number, [])
+        if most not in held:
+            return False  # it was counted as lost when the call was given up
+        held.remove(most)
+        return True
+
+    def _forgo(self, number: int, asked: int | None, most: Spent) -> None:
+        """The call does not make the request for which it has asked to have this set aside."""
+        asking = None if asked is None else self._asking.get(asked)
+        if asking is not None and not asking.done():
+            asking.cancel()
+        elif self._budgets is not None and self._take_back(number, most):
+            self._budgets.unused(most)
+
+    def _settled(self, number: int, spending: Spending) -> None:
+        """A request of the call has ended, which may go on for long."""
+        held = self._reserved.get(number, [])
+        freed = spending.spent.model, spending.freed_picodollars, spending.freed_tokens
+        most = next((one for one in held if (one.model, one.picodollars, tokens_of(one)) == freed), None)
+        if most is not None and self._take_back(number, most):
+            assert self._budgets is not None
+            self._budgets.owe(self._calls[number][0], spending)
 
     async def _batch_answer(self, asked: int, record: int, version: str, fingerprint: str) -> None:
         """The call wants to know what came of a request in a batch."""
@@ -236,13 +263,19 @@ class Child:
                 self._ready.set_exception(UsageError(message["broken"]))
                 self._ready.exception()
         elif "reserve" in message:
-            spawn(self._reserve(message["call"], message["asked"], Spent(**message["reserve"])))
+            number = message["asked"]
+            asking = spawn(self._reserve(message["call"], number, Spent(**message["reserve"])))
+            self._asking[number] = asking
+            asking.add_done_callback(lambda _: self._asking.pop(number, None))
+        elif "forgone" in message:
+            self._forgo(message["call"], message["forgone"], Spent(**message["most"]))
+        elif "settled" in message:
+            self._settled(message["call"], *messages.spending_from_message([message["settled"]]))
         elif "batched" in message:
             spawn(self._batch_answer(message["asked"], *message["batched"]))
         elif message["call"] in self._calls:
             attempt, future = self._calls[message["call"]]
             attempt.spending.extend(messages.spending_from_message(message["spending"]))
-            self._reserved.pop(message["call"], None)
             if not future.done():
                 future.set_result(messages.outcome_from_message(message))
 
