@@ -37,6 +37,14 @@ IN_THREADS = """
 async def answer(i) -> list:
     return [await asyncio.to_thread(lambda j=j: asyncio.run(ask(i, j))) for j in range(ASKS)]
 """
+IN_A_POOL = """
+from concurrent.futures import ThreadPoolExecutor
+
+@job.step(STEP)
+def answer(i) -> list:
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(lambda j: asyncio.run(ask(i, j)), range(ASKS)))
+"""
 GIVEN_UP = """
 async def given_up(i, j):
     asking = asyncio.create_task(ask(i, j))
@@ -156,6 +164,14 @@ def test_what_is_asked_on_an_event_loop_of_its_own_is_under_the_budget(
     assert ran.code == 4
     assert 0.005 < ran.status["cost"]["spent_usd"] <= 0.01
     told_is_true(ran, tmp_path, server)
+
+
+@pytest.mark.parametrize("step", ["timeout=60", "timeout=60, process=True"])
+def test_a_thread_that_does_not_know_its_step_is_refused(tmp_path: Path, server: LlmServer, step: str) -> None:
+    ran = run(many(tmp_path, IN_A_POOL, ROOM_FOR_ONE, step=step), server)
+    assert (ran.code, ran.counts) == (4, {"pending": 1})
+    assert "in a thread that does not know of its step" in ran.said
+    assert server.log() == []
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3])

@@ -27,7 +27,7 @@ from onward.errors import Done, MisfitRecord, OnwardError, StaleCheckpoint
 from onward.job.plan import CallPlan, Plan, StepPlan
 from onward.model import Kind
 from onward.policy.failures import Classified, classify, opinion
-from onward.ports.models import CURRENT, Deferred
+from onward.ports.models import Deferred, asking_of
 
 ASKED_BY = "onward.llm.model"
 
@@ -136,7 +136,7 @@ class LocalCaller:
         attempt.begun = True
         desk = None if self._desk is None else self._desk(attempt)
         try:
-            with nullcontext() if desk is None else _at(desk):
+            with nullcontext() if desk is None else _at(desk, step):
                 if what.is_async:
                     output = await what.function(*first, **others)
                 else:
@@ -179,13 +179,12 @@ class _Late(Exception):
 
 
 @contextmanager
-def _at(desk: CallDesk) -> Iterator[None]:
+def _at(desk: CallDesk, step: StepPlan) -> Iterator[None]:
     """What the call asks of models goes through the desk."""
-    token = CURRENT.set(DeskAnywhere(desk))
     try:
-        yield
+        with asking_of(DeskAnywhere(desk), step.models):
+            yield
     finally:
-        CURRENT.reset(token)
         desk.close()
 
 

@@ -21,7 +21,7 @@ from onward.llm.form import Form, form_of, what_is_wrong
 from onward.llm.prices import cost, most
 from onward.llm.prompt import Prompt
 from onward.model import BatchRequest, Spent
-from onward.ports.models import CURRENT, ModelDesk
+from onward.ports.models import CURRENT, ModelDesk, has_lost_its_desk
 
 FOR_EACH_TURN = 64
 """Bytes: more than the words that a dialect puts around a turn come to, in tokens."""
@@ -39,6 +39,11 @@ async def ask(model: Declared, prompt: Prompt, returns: Any, variables: Mapping[
 
 
 async def _asked(model: Declared, prompt: Prompt, returns: Any, variables: Mapping[str, Any]) -> Any:
+    if has_lost_its_desk(model.traits):
+        raise UsageError(
+            f"{model.traits.title} is asked in a thread that does not know of its step, whose limits and budget it is "
+            "under: start it with asyncio.to_thread, or with contextvars.copy_context().run"
+        )
     form = form_of(returns)
     system, user = prompt.render(**variables)
     request = Request(

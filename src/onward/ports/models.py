@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Protocol
 from weakref import WeakKeyDictionary
@@ -47,6 +49,30 @@ class ModelDesk(Protocol):
 
 CURRENT: ContextVar[ModelDesk | None] = ContextVar("onward_model_desk", default=None)
 """The desk of the step's call that is under way; None outside a run."""
+
+_UNDER_WAY: Counter[int] = Counter()
+"""How many calls are under way in this process whose steps name these models, by the identity of `traits`."""
+
+
+@contextlib.contextmanager
+def asking_of(desk: ModelDesk, models: Iterable[object]) -> Iterator[None]:
+    """A step's call that names the models is under way, and asks at the desk."""
+    token, known = CURRENT.set(desk), [id(model) for model in models]
+    _UNDER_WAY.update(known)
+    try:
+        yield
+    finally:
+        _UNDER_WAY.subtract(known)
+        CURRENT.reset(token)
+
+
+def has_lost_its_desk(model: object) -> bool:
+    """Whether this is a thread that a step which asks the model has started, and which does not know its desk."""
+    if CURRENT.get() is not None or _UNDER_WAY[id(model)] <= 0:
+        return False
+    thread = threading.current_thread()
+    return thread is not threading.main_thread() and not thread.name.startswith("onward-")
+
 
 _TO_CLOSE: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Callable[[], Awaitable[None]]]] = WeakKeyDictionary()
 
