@@ -12,6 +12,7 @@ from acceptance.ai_jobs import PRICES, Asking, spent_by_log
 from acceptance.jobs import Place, Ran
 from helpers.llm import LlmServer, llm_server
 
+ONCE = "timeout=30, retry=onward.Retry(attempts=1)"
 ROOM_FOR_ONE = "max_output_tokens=2000, budget=Budget(tokens=4500)"
 MANY = """
 import asyncio
@@ -78,7 +79,7 @@ def server(tmp_path: Path) -> Iterator[LlmServer]:
 
 
 def many(
-    folder: Path, how: str, model: str, records: int = 1, asks: int = 10, step: str = "timeout=60", turns: int = 1
+    folder: Path, how: str, model: str, records: int = 1, asks: int = 10, step: str = ONCE, turns: int = 1
 ) -> Place:
     text = (MANY + how).replace("RECORDS", str(records)).replace("MODEL", model).replace("STEP", step)
     return Place(folder, text.replace("ASKS", str(asks)).replace("TURNS", str(turns)))
@@ -101,7 +102,7 @@ def told_is_true(ran: Ran, folder: Path, server: LlmServer, of_records: bool = T
         assert asked == len(server.log())
 
 
-@pytest.mark.parametrize("step", ["timeout=60", "timeout=60, process=True"])
+@pytest.mark.parametrize("step", [ONCE, f"{ONCE}, process=True"])
 def test_a_repair_does_not_wait_for_what_its_own_step_holds(tmp_path: Path, server: LlmServer, step: str) -> None:
     asking = Asking(tmp_path, server, 1, ROOM_FOR_ONE, "Summary", step, faults={0: "misfit*1"})
     ran = run(asking.place, server)
@@ -113,7 +114,7 @@ def test_a_repair_does_not_wait_for_what_its_own_step_holds(tmp_path: Path, serv
 def test_a_job_whose_answers_are_all_to_be_repaired_does_not_stand_still(tmp_path: Path, server: LlmServer) -> None:
     model = "max_output_tokens=2000, budget=Budget(tokens=20000)"
     faults = dict.fromkeys(range(20), "misfit*1")
-    asking = Asking(tmp_path, server, 20, model, "Summary", "timeout=60", faults)
+    asking = Asking(tmp_path, server, 20, model, "Summary", ONCE, faults)
     ran = run(asking.place, server)
     assert (ran.code, ran.counts) == (0, {"succeeded": 20})
     assert set(asking.asked.values()) == {2}
@@ -121,7 +122,7 @@ def test_a_job_whose_answers_are_all_to_be_repaired_does_not_stand_still(tmp_pat
 
 
 @pytest.mark.parametrize("how", [IN_A_ROW, AT_ONCE, SYNC, IN_THREADS])
-@pytest.mark.parametrize("step", ["timeout=60", "timeout=60, process=True"])
+@pytest.mark.parametrize("step", [ONCE, f"{ONCE}, process=True"])
 def test_asks_of_one_step_do_not_wait_for_each_others_end(
     tmp_path: Path, server: LlmServer, how: str, step: str
 ) -> None:
@@ -140,7 +141,7 @@ def test_a_hundred_asks_at_once_go_out_as_there_is_room(tmp_path: Path, server: 
 
 
 @pytest.mark.parametrize("how", [IN_A_ROW, AT_ONCE, SYNC, IN_THREADS])
-@pytest.mark.parametrize("step", ["timeout=60", "timeout=60, process=True"])
+@pytest.mark.parametrize("step", [ONCE, f"{ONCE}, process=True"])
 def test_a_step_whose_next_ask_does_not_fit_parks_the_job(
     tmp_path: Path, server: LlmServer, how: str, step: str
 ) -> None:
@@ -166,7 +167,7 @@ def test_what_is_asked_on_an_event_loop_of_its_own_is_under_the_budget(
     told_is_true(ran, tmp_path, server)
 
 
-@pytest.mark.parametrize("step", ["timeout=60", "timeout=60, process=True"])
+@pytest.mark.parametrize("step", [ONCE, f"{ONCE}, process=True"])
 def test_a_thread_that_does_not_know_its_step_is_refused(tmp_path: Path, server: LlmServer, step: str) -> None:
     ran = run(many(tmp_path, IN_A_POOL, ROOM_FOR_ONE, step=step), server)
     assert (ran.code, ran.counts) == (4, {"pending": 1})
@@ -176,7 +177,7 @@ def test_a_thread_that_does_not_know_its_step_is_refused(tmp_path: Path, server:
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
 @pytest.mark.parametrize("how", [GIVEN_UP_HERE, GIVEN_UP_IN_THREADS])
-@pytest.mark.parametrize("step", ["timeout=60", "timeout=60, process=True"])
+@pytest.mark.parametrize("step", [ONCE, f"{ONCE}, process=True"])
 def test_what_was_granted_to_an_ask_that_was_given_up_is_given_back(
     tmp_path: Path, server: LlmServer, how: str, step: str, turns: int
 ) -> None:
