@@ -102,12 +102,14 @@ _COUNTED = (
 @dataclass(slots=True)
 class Spending:
     """What a fact says of money: what a model's requests came to, and what is no longer set aside for them. `batched`:
-    the fingerprint of a request that was counted when its batch came back; it is its record's from now on."""
+    the fingerprint of a request that was counted when its batch came back; it is its record's from now on. So it is
+    where what a request came to was `counted` on its own, before its step was through."""
 
     spent: Spent
     freed_picodollars: int = 0
     freed_tokens: int = 0
     batched: str | None = None
+    counted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

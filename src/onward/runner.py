@@ -19,7 +19,7 @@ from onward.engine.session import Session
 from onward.errors import SourceError, StoreMissing, UsageError, is_out_of_memory
 from onward.job.instance import Binding
 from onward.job.job import Job
-from onward.job.models import caps_of, refuse_both_modes
+from onward.job.models import caps_of, refuse_both_modes, refuse_namesakes
 from onward.job.place import whole_path
 from onward.job.plan import Plan
 from onward.model import RunResult, StepVersion
@@ -242,6 +242,7 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
     if not plan.steps:
         raise UsageError(f"job '{job.name}' has no steps")
     refuse_both_modes((step.name, step.models) for step in plan.steps)
+    refuse_namesakes(plan.models)
     caps = caps_of(plan.models, options.budget)
     source = options.source or job.open_source(binding.params)
     url = store_url(job, options.store)

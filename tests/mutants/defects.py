@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutants.batch_defects import BATCH_DEFECTS
 from mutants.bill_defects import BILL_DEFECTS
+from mutants.budget_defects import BUDGET_DEFECTS
 from mutants.cluster_defects import CLUSTER_DEFECTS
 from mutants.defect import Defect
 from mutants.effect_defects import EFFECT_DEFECTS
@@ -311,6 +312,7 @@ DEFECTS = (
     *EFFECT_DEFECTS,
     *BATCH_DEFECTS,
     *BILL_DEFECTS,
+    *BUDGET_DEFECTS,
     *POSTGRES_DEFECTS,
     *MOVING_DEFECTS,
     *CLUSTER_DEFECTS,

@@ -20,13 +20,14 @@ from onward.engine.effects.calls import EffectCalls
 from onward.engine.forks import end_if_forked
 from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Prepared, PutOff, Raised, Returned, Stale, TooLate
 from onward.engine.resources import Resources
+from onward.engine.spending.anywhere import DeskAnywhere
 from onward.engine.spending.desk import CallDesk
 from onward.engine.threads import Threads
 from onward.errors import Done, MisfitRecord, OnwardError, StaleCheckpoint
 from onward.job.plan import CallPlan, Plan, StepPlan
 from onward.model import Kind
 from onward.policy.failures import Classified, classify, opinion
-from onward.ports.models import CURRENT, Deferred
+from onward.ports.models import Deferred, asking_of
 
 ASKED_BY = "onward.llm.model"
 
@@ -133,12 +134,13 @@ class LocalCaller:
             raise _Late
         attempt.called()
         attempt.begun = True
-        if not what.is_async:
-            return await self.threads.call(what.function, first, others, to_the_end=attempt.sending)
         desk = None if self._desk is None else self._desk(attempt)
         try:
-            with nullcontext() if desk is None else _at(desk):
-                output = await what.function(*first, **others)
+            with nullcontext() if desk is None else _at(desk, step):
+                if what.is_async:
+                    output = await what.function(*first, **others)
+                else:
+                    output = await self.threads.call(what.function, first, others, to_the_end=attempt.sending)
         except BaseException as error:
             end_if_forked(self._process, error)
             if desk is not None and not isinstance(error, asyncio.CancelledError):
@@ -177,13 +179,12 @@ class _Late(Exception):
 
 
 @contextmanager
-def _at(desk: CallDesk) -> Iterator[None]:
+def _at(desk: CallDesk, step: StepPlan) -> Iterator[None]:
     """What the call asks of models goes through the desk."""
-    token = CURRENT.set(desk)
     try:
-        yield
+        with asking_of(DeskAnywhere(desk), step.models):
+            yield
     finally:
-        CURRENT.reset(token)
         desk.close()
 
 

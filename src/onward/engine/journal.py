@@ -169,8 +169,9 @@ class Journal:
             batch = Batch(facts=self._take_facts())
             # Taken one by one: the loop's thread goes on appending.
             batch.wishes = [self._wishes.popleft() for _ in range(len(self._wishes))]
-            batch.spending = [self._spending.popleft() for _ in range(len(self._spending))]
+            # Before the spending: what was handed over to make room for a reservation is never behind it.
             reserving = [self._reservations.popleft() for _ in range(len(self._reservations))]
+            batch.spending = [self._spending.popleft() for _ in range(len(self._spending))]
             batch.reservations = [reservation for reservation, _ in reserving]
             feeding = [self._blocks.popleft() for _ in range(len(self._blocks))]
             batch.blocks = [block for block, _ in feeding]

@@ -306,6 +306,7 @@ class Session:
         if self._batches is not None:
             await self._batches.close()
         await asyncio.gather(spawn(self._inquest.close()), spawn(self._processes.close()))
+        await self._worker.budgets.quiet(JOURNAL_ENDS_WITHIN)
         await self._journal_ends()
         if self._feeds:
             self._feed.join(1.0)

@@ -10,6 +10,7 @@ from onward.errors import UsageError
 from onward.ports.batches import Provider
 
 PICO = 10**12
+_BY_NAME = ("budget", "requests_per_minute", "tokens_per_minute", "max_concurrency")
 
 
 class Described:
@@ -81,6 +82,19 @@ def refuse_both_modes(steps: Iterable[tuple[str, tuple[ModelTraits, ...]]]) -> N
                 f"step {step} asks model {online[0]} with mode='online' and model {in_batches[0]} with mode='batch', "
                 "for whose answer it is called again: give each a step of its own"
             )
+
+
+def refuse_namesakes(models: Iterable[ModelTraits]) -> None:
+    """Raise UsageError for models of one name with different budgets or limits: what is spent is counted by name."""
+    known: dict[str, ModelTraits] = {}
+    for model in models:
+        other = known.setdefault(model.name, model)
+        for what in _BY_NAME:
+            if getattr(model, what) != getattr(other, what):
+                raise UsageError(
+                    f"two models are named {model.name} and differ in {what}: what is spent and asked is counted by "
+                    "the name; give both the same, or let the steps ask the same Model object"
+                )
 
 
 def caps_of(models: Iterable[ModelTraits], usd: float | None = None) -> dict[str, Cap]:

@@ -21,7 +21,7 @@ from onward.llm.form import Form, form_of, what_is_wrong
 from onward.llm.prices import charge, most
 from onward.llm.prompt import Prompt
 from onward.model import BatchRequest, Spent
-from onward.ports.models import CURRENT, ModelDesk
+from onward.ports.models import CURRENT, ModelDesk, has_lost_its_desk
 
 FOR_EACH_TURN = 64
 """Bytes: more than the words that a dialect puts around a turn come to, in tokens."""
@@ -39,6 +39,11 @@ async def ask(model: Declared, prompt: Prompt, returns: Any, variables: Mapping[
 
 
 async def _asked(model: Declared, prompt: Prompt, returns: Any, variables: Mapping[str, Any]) -> Any:
+    if has_lost_its_desk(model.traits):
+        raise UsageError(
+            f"{model.traits.title} is asked in a thread that does not know of its step, whose limits and budget it is "
+            "under: start it with asyncio.to_thread, or with contextvars.copy_context().run"
+        )
     form = form_of(returns)
     system, user = prompt.render(**variables)
     if any(_unicode(text) != text for text in (system or "", user)):
@@ -48,7 +53,8 @@ async def _asked(model: Declared, prompt: Prompt, returns: Any, variables: Mappi
     )
     asked = _Question(model, CURRENT.get(), form)
     if model.dedupe and asked.desk is not None:
-        text = await asked.desk.shared(fingerprint(request), lambda: asked.answered(request))
+        same = fingerprint(request, model.traits.place)
+        text = await asked.desk.shared(same, lambda: asked.answered(request), asked.fits)
     else:
         text = await asked.answered(request)
     return form.read(text)
@@ -70,6 +76,14 @@ class _Question:
     model: Declared
     desk: ModelDesk | None
     form: Form
+
+    def fits(self, text: str) -> bool:
+        """Whether an answer to an equal request will do here: what is made of it may have changed since."""
+        try:
+            self.form.read(text)
+        except Misfit:
+            return False
+        return True
 
     async def answered(self, request: Request) -> str:
         """The text of an answer that fits."""

@@ -27,7 +27,8 @@ def client_of(model: Declared) -> openai.AsyncOpenAI:
         if OFFICIAL in url:
             raise Fatal("OPENAI_API_KEY is not set; the key is taken from the environment alone")
         key = "none"  # a server of one's own may want none
-    in_run = CURRENT.get() is not None
+    desk = CURRENT.get()
+    in_run = desk is not None and desk.is_at_home()  # on a loop of the step's own nobody closes it
     known = _CLIENTS.setdefault(asyncio.get_running_loop(), {})
     if (url, key, in_run) not in known:
         client = known[url, key, in_run] = _new(url, key, in_run)

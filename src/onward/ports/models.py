@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Protocol
 from weakref import WeakKeyDictionary
@@ -38,12 +40,39 @@ class ModelDesk(Protocol):
         """What was answered to a request that is sent with others, in the words of `ports.batches.Said.text`. Raises
         Deferred where nothing was yet."""
 
-    async def shared(self, fingerprint: str, make: Callable[[], Awaitable[str]]) -> str:
-        """The answer to a request that others of the job ask, too: made once."""
+    async def shared(self, fingerprint: str, make: Callable[[], Awaitable[str]], fits: Callable[[str], bool]) -> str:
+        """The answer to a request that others of the job ask, too: made once, and anew where it does not fit."""
+
+    def is_at_home(self) -> bool:
+        """Whether this is the run's own event loop, and not one that a thread of the step runs."""
 
 
 CURRENT: ContextVar[ModelDesk | None] = ContextVar("onward_model_desk", default=None)
 """The desk of the step's call that is under way; None outside a run."""
+
+_UNDER_WAY: Counter[int] = Counter()
+"""How many calls are under way in this process whose steps name these models, by the identity of `traits`."""
+
+
+@contextlib.contextmanager
+def asking_of(desk: ModelDesk, models: Iterable[object]) -> Iterator[None]:
+    """A step's call that names the models is under way, and asks at the desk."""
+    token, known = CURRENT.set(desk), [id(model) for model in models]
+    _UNDER_WAY.update(known)
+    try:
+        yield
+    finally:
+        _UNDER_WAY.subtract(known)
+        CURRENT.reset(token)
+
+
+def has_lost_its_desk(model: object) -> bool:
+    """Whether this is a thread that a step which asks the model has started, and which does not know its desk."""
+    if CURRENT.get() is not None or _UNDER_WAY[id(model)] <= 0:
+        return False
+    thread = threading.current_thread()
+    return thread is not threading.main_thread() and not thread.name.startswith("onward-")
+
 
 _TO_CLOSE: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Callable[[], Awaitable[None]]]] = WeakKeyDictionary()
 

@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO, cast
 
 from onward.engine.attempt import Attempt
-from onward.engine.loops import spawn
 from onward.engine.outcomes import CallOutcome, Died, Raised, TooLate
 from onward.engine.processes import messages
+from onward.engine.processes.paying import Payer
 from onward.engine.spending.desk import Budgets
-from onward.errors import OnwardError, UsageError
-from onward.model import Kind, Spending, Spent
+from onward.errors import UsageError
+from onward.model import Kind
 from onward.policy.failures import Classified
 
 CLOSE_WITHIN = 10.0
@@ -56,8 +56,6 @@ class Child:
     def __init__(self, assignment: Assignment, round: int = 0, budgets: Budgets | None = None):
         self.dead = False
         self.round = round
-        self._budgets = budgets
-        self._reserved: dict[int, list[Spent]] = {}
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._loop = asyncio.get_running_loop()
         self._calls: dict[int, tuple[Attempt, asyncio.Future[CallOutcome]]] = {}
@@ -68,6 +66,7 @@ class Child:
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._outbox: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._outbox.put(asdict(assignment))
+        self._payer = Payer(budgets, self._attempt_of, self._outbox.put)
         try:
             self._marks, theirs = _pipe_for_marks()
             try:
@@ -123,34 +122,10 @@ class Child:
             raise
         finally:
             self._calls.pop(number, None)
-            self._lose(number)
+            self._payer.lose(number)
 
-    def _lose(self, number: int) -> None:
-        """What was set aside for requests of which the call did not tell the end may be charged."""
-        for most in self._reserved.pop(number, ()):
-            assert self._budgets is not None
-            lost = Spent(most.model, requests=1, lost=1)
-            self._budgets.loose(Spending(lost, most.picodollars, most.tokens_in + most.tokens_out))
-
-    async def _reserve(self, number: int, asked: int, most: Spent) -> None:
-        """The call is about to ask a model: the run's budget says whether it may."""
-        told: dict[str, Any] = {"asked": asked, "capped": False}
-        try:
-            if self._budgets is not None and await self._budgets.reserve(most.model, most):
-                told["capped"] = True
-                self._reserved.setdefault(number, []).append(most)
-        except Exception as error:
-            told["refused"] = str(error)
-        if number not in self._calls:
-            self._lose(number)
-        self._outbox.put(told)
-
-    async def _batch_answer(self, asked: int, record: int, version: str, fingerprint: str) -> None:
-        """The call wants to know what came of a request in a batch."""
-        assert self._budgets is not None
-        with contextlib.suppress(OnwardError):  # the run ends, and this call with it
-            known = await self._budgets.batch_answer(record, version, fingerprint)
-            self._outbox.put({"asked": asked, **asdict(known)})
+    def _attempt_of(self, number: int) -> Attempt | None:
+        return self._calls[number][0] if number in self._calls else None
 
     def close(self) -> None:
         """Let the child close its resources and end; its pipe stays open until it has."""
@@ -235,14 +210,11 @@ class Child:
             if not self._ready.done():
                 self._ready.set_exception(UsageError(message["broken"]))
                 self._ready.exception()
-        elif "reserve" in message:
-            spawn(self._reserve(message["call"], message["asked"], Spent(**message["reserve"])))
-        elif "batched" in message:
-            spawn(self._batch_answer(message["asked"], *message["batched"]))
+        elif self._payer.heard(message):
+            return
         elif message["call"] in self._calls:
             attempt, future = self._calls[message["call"]]
             attempt.spending.extend(messages.spending_from_message(message["spending"]))
-            self._reserved.pop(message["call"], None)
             if not future.done():
                 future.set_result(messages.outcome_from_message(message))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 
@@ -21,6 +22,7 @@ MOST_STRAYS = 5
 """So often a step may not come back to what it had waited for: of things that go on side by side not all need get so
 far before the first of them has to wait."""
 Make = Callable[[], Awaitable[str]]
+Fits = Callable[[str], bool]
 USED_UP = " is used up"
 CENTS, PLACES = 2, len(str(PICO)) - 1
 
@@ -34,6 +36,9 @@ class Budgets:
         self._caps = caps
         self._under_way: Counter[str] = Counter()
         self._settled = asyncio.Event()
+        self._asking: set[asyncio.Future[Reserved]] = set()
+        self._owed: dict[int, tuple[Spending, Attempt]] = {}
+        self._lines: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._making: dict[str, asyncio.Future[str | None]] = {}
         self._telling: set[str] = set()
 
@@ -54,19 +59,74 @@ class Budgets:
         cap = self._caps.get(model)
         if cap is None:
             return False
-        tokens = most.tokens_in + most.tokens_out
-        while True:
-            settled = self._settled
-            asked = Reservation(model, most.picodollars, tokens, cap.picodollars, cap.tokens)
-            reserving = asyncio.wrap_future(self._journal().reserve(asked))
-            self._flush()
+        if (await self._asked(model, cap, most)).granted:
+            return True
+        async with self._lines[model]:  # those for whom there was no room ask again one after the other
+            while True:
+                self._commit_settled(model)
+                settled = self._settled
+                answer = await self._asked(model, cap, most)
+                if answer.granted:
+                    return True
+                if not self._under_way[model] and not settled.is_set():
+                    raise BudgetReached(why_reached(model, cap, answer, most, tokens_of(most)))
+                await settled.wait()
+
+    async def _asked(self, model: str, cap: Cap, most: Spent) -> Reserved:
+        asked = Reservation(model, most.picodollars, tokens_of(most), cap.picodollars, cap.tokens)
+        reserving = asyncio.wrap_future(self._journal().reserve(asked))
+        self._flush()
+        self._asking.add(reserving)
+        try:
             answer = await asyncio.shield(reserving)
-            if answer.granted:
-                self._under_way[model] += 1
-                return True
-            if not self._under_way[model]:
-                raise BudgetReached(why_reached(model, cap, answer, most, tokens))
-            await settled.wait()
+        except asyncio.CancelledError:
+            reserving.add_done_callback(lambda done: self._give_back(done, most))
+            raise
+        except BaseException:
+            self._asking.discard(reserving)
+            raise
+        self._asking.discard(reserving)
+        if answer.granted:
+            self._under_way[model] += 1
+        return answer
+
+    def _give_back(self, reserving: asyncio.Future[Reserved], most: Spent) -> None:
+        """Nobody waits any more for what is granted here."""
+        self._asking.discard(reserving)
+        if not reserving.cancelled() and reserving.exception() is None and reserving.result().granted:
+            self._under_way[most.model] += 1
+            self.unused(most)
+
+    async def quiet(self, seconds: float) -> None:
+        """Return once nothing is being set aside any more, or after so long: what nobody waits for is given back."""
+        until = time.monotonic() + seconds
+        while self._asking and time.monotonic() < until:
+            await asyncio.sleep(0.002)
+
+    def unused(self, most: Spent) -> None:
+        """The request for which this was set aside is not made."""
+        self.loose(Spending(Spent(most.model), most.picodollars, tokens_of(most)))
+
+    def owe(self, attempt: Attempt, spending: Spending) -> None:
+        """A request has ended for which something was set aside. Its attempt's next fact says what it came to; where
+        others wait for room, or will before that, it is counted on its own."""
+        attempt.spending.append(spending)
+        self._owed[id(spending)] = spending, attempt
+        if self._lines[spending.spent.model].locked():
+            self._commit_alone(spending, attempt)
+
+    def _commit_settled(self, model: str) -> None:
+        for spending, attempt in tuple(self._owed.values()):
+            if spending.spent.model == model:
+                self._commit_alone(spending, attempt)
+
+    def _commit_alone(self, spending: Spending, attempt: Attempt) -> None:
+        """Unless a fact has taken it that is about to be committed."""
+        for place, one in enumerate(attempt.spending):
+            if one is spending:
+                attempt.spending[place] = Spending(spending.spent, counted=True)
+                self.loose(spending)
+                return
 
     def cap_of(self, model: str) -> Cap:
         """The most that may be spent on a model."""
@@ -74,6 +134,9 @@ class Budgets:
 
     def committed(self, spending: Spending) -> None:
         """What a request came to has become durable: what was set aside for it is free again."""
+        if spending.counted:
+            return
+        self._owed.pop(id(spending), None)
         if spending.batched is not None:
             self._telling.discard(spending.batched)
         self._add(spending)
@@ -112,17 +175,19 @@ class Budgets:
         self._telling.add(fingerprint)
         return known
 
-    async def answer(self, fingerprint: str, make: Make, keep: Callable[[str], None]) -> str:
-        """An answer that is made once: by the first who asks, and by another where that one fails."""
+    async def answer(self, fingerprint: str, make: Make, fits: Fits, keep: Callable[[str], None]) -> str:
+        """An answer that is made once: by the first who asks, and by another where that one fails, or where what it
+        brought does not fit any more."""
         while (making := self._making.get(fingerprint)) is not None:
-            if (text := await asyncio.shield(making)) is not None:
+            if (text := await asyncio.shield(making)) is not None and fits(text):
                 self.shared += 1
                 return text
         future = self._making[fingerprint] = asyncio.get_running_loop().create_future()
         made: str | None = None
         try:
-            made = await self.known(fingerprint)
-            if made is not None:
+            known = await self.known(fingerprint)
+            if known is not None and fits(known):
+                made = known
                 self.shared += 1
                 return made
             made = await make()
@@ -154,11 +219,19 @@ class CallDesk:
         spending = Spending(spent)
         if id(most) in self._reserved:
             self._reserved.discard(id(most))
-            spending.freed_picodollars, spending.freed_tokens = most.picodollars, most.tokens_in + most.tokens_out
+            spending.freed_picodollars, spending.freed_tokens = most.picodollars, tokens_of(most)
         if self._is_over:
             self._budgets.loose(spending)
+        elif spending.freed_tokens:
+            self._budgets.owe(self._attempt, spending)
         else:
             self._attempt.spending.append(spending)
+
+    def unused(self, most: Spent) -> None:
+        """Nobody makes the request for which this may have been set aside."""
+        if id(most) in self._reserved:
+            self._reserved.discard(id(most))
+            self._budgets.unused(most)
 
     def heard(self, model: str, headers: Mapping[str, str]) -> None:
         self._budgets.heard(self._attempt, model, headers)
@@ -196,14 +269,18 @@ class CallDesk:
         """What the call has to wait for, whatever its step has made of that."""
         return Deferred(tuple(self._deferred.values()), tuple(self._known)) if self._deferred else None
 
-    async def shared(self, fingerprint: str, make: Make) -> str:
+    async def shared(self, fingerprint: str, make: Make, fits: Fits) -> str:
         return await self._budgets.answer(
-            fingerprint, make, lambda text: self._attempt.answers.append((fingerprint, text))
+            fingerprint, make, fits, lambda text: self._attempt.answers.append((fingerprint, text))
         )
 
     def close(self) -> None:
         """The call has ended: what comes of its requests from now on, nobody states."""
         self._is_over = True
+
+
+def tokens_of(most: Spent) -> int:
+    return most.tokens_in + most.tokens_out
 
 
 def why_reached(model: str, cap: Cap, answer: Reserved, most: Spent, tokens: int) -> str:

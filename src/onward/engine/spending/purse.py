@@ -19,6 +19,10 @@ class Spender(Protocol):
 
     async def reserve(self, model: str, most: Spent) -> bool: ...
 
+    def owe(self, attempt: Attempt, spending: Spending) -> None: ...
+
+    def unused(self, most: Spent) -> None: ...
+
     def loose(self, spending: Spending) -> None: ...
 
     def heard(self, attempt: Attempt, model: str, headers: Mapping[str, str]) -> None: ...
@@ -26,7 +30,11 @@ class Spender(Protocol):
     async def batch_answer(self, record: int, version: str, fingerprint: str) -> KnownAnswer | NoAnswer: ...
 
     async def answer(
-        self, fingerprint: str, make: Callable[[], Awaitable[str]], keep: Callable[[str], None]
+        self,
+        fingerprint: str,
+        make: Callable[[], Awaitable[str]],
+        fits: Callable[[str], bool],
+        keep: Callable[[str], None],
     ) -> str: ...
 
 
@@ -48,22 +56,35 @@ class Purse:
             waiting.set_result(message)
 
     async def reserve(self, call: int, most: Spent) -> bool:
-        answer = await self._answer(call, reserve=asdict(most))
+        number = next(self._numbers)
+        try:
+            answer = await self._answer(call, number, reserve=asdict(most))
+        except asyncio.CancelledError:
+            self._put({"call": call, "forgone": number, "most": asdict(most)})
+            raise
         if "refused" in answer:
             raise BudgetReached(answer["refused"])
         return bool(answer["capped"])
 
+    def unused(self, call: int, most: Spent) -> None:
+        self._put({"call": call, "forgone": None, "most": asdict(most)})
+
+    def owe(self, call: int, spending: Spending) -> None:
+        self._put({"call": call, "settled": asdict(spending)})
+
     async def batch_answer(self, call: int, *request: Any) -> KnownAnswer | NoAnswer:
-        answer = await self._answer(call, batched=request)
+        answer = await self._answer(call, next(self._numbers), batched=request)
         if "strays" in answer:
             return NoAnswer(answer["strays"])
         return KnownAnswer(answer["text"], None if answer["spent"] is None else Spent(**answer["spent"]))
 
-    async def _answer(self, call: int, **question: Any) -> dict[str, Any]:
-        number = next(self._numbers)
+    async def _answer(self, call: int, number: int, **question: Any) -> dict[str, Any]:
         self._asked[number] = asyncio.get_running_loop().create_future()
         self._put({"call": call, "asked": number, **question})
-        return await self._asked[number]
+        try:
+            return await self._asked[number]
+        finally:
+            self._asked.pop(number, None)
 
 
 class _OfCall:
@@ -77,11 +98,23 @@ class _OfCall:
     async def batch_answer(self, record: int, version: str, fingerprint: str) -> KnownAnswer | NoAnswer:
         return await self._purse.batch_answer(self._call, record, version, fingerprint)
 
+    def owe(self, attempt: Attempt, spending: Spending) -> None:
+        self._purse.owe(self._call, spending)
+
+    def unused(self, most: Spent) -> None:
+        self._purse.unused(self._call, most)
+
     def loose(self, spending: Spending) -> None:
         """The parent has counted it as lost when the call ended."""
 
     def heard(self, attempt: Attempt, model: str, headers: Mapping[str, str]) -> None:
         """What a provider says of its limits comes with what it refuses, too."""
 
-    async def answer(self, fingerprint: str, make: Callable[[], Awaitable[str]], keep: Callable[[str], None]) -> str:
+    async def answer(
+        self,
+        fingerprint: str,
+        make: Callable[[], Awaitable[str]],
+        fits: Callable[[str], bool],
+        keep: Callable[[str], None],
+    ) -> str:
         return await make()

@@ -61,7 +61,7 @@ DELETE FROM reserved WHERE run = :run
 -- name: add_answers
 INSERT INTO answers (instance, fingerprint, text)
 SELECT :instance, fingerprint, text FROM listed(:rows) AS f(fingerprint text, text text) ORDER BY fingerprint
-ON CONFLICT (instance, fingerprint) DO NOTHING
+ON CONFLICT (instance, fingerprint) DO UPDATE SET text = excluded.text
 
 -- name: find_answer
 SELECT text FROM answers WHERE instance = :instance AND fingerprint = :fingerprint

@@ -30,7 +30,7 @@ def settle(change: Change, facts: Sequence[Fact], loose: Sequence[Spending]) -> 
     told = [fact for fact in facts if fact.spending is not None]
     all_spending = [one for fact in told for one in fact.spending or ()] + list(loose)
     for spending in all_spending:
-        if spending.batched is None:
+        if spending.batched is None and not spending.counted:
             _count(change, spending)
     if heard := [one.batched for one in all_spending if one.batched is not None]:
         change.execute("batched_is_told", heard)
@@ -38,8 +38,8 @@ def settle(change: Change, facts: Sequence[Fact], loose: Sequence[Spending]) -> 
         change.execute("add_usage", usage)
     if through := [row for row in map(_through, told) if row is not None]:
         change.execute("add_costs", through)
-    if answers := [list(answer) for fact in facts for answer in fact.answers or ()]:
-        change.execute("add_answers", answers)
+    if answers := dict(answer for fact in facts for answer in fact.answers or ()):
+        change.execute("add_answers", [[fingerprint, text] for fingerprint, text in answers.items()])
 
 
 def reserve(change: Change, asked: Reservation) -> Reserved:
@@ -75,8 +75,9 @@ def _count(change: Change, spending: Spending) -> None:
         change.count(f"spent {name}", spent.model, getattr(spent, name))
     if not spending.freed_picodollars and not spending.freed_tokens:
         return
+    requests = spent.requests or 1  # for one that was never made something had been set aside, too
     freed = -spending.freed_picodollars, -spending.freed_tokens
-    change.execute("reserve", model=spent.model, requests=-spent.requests, picodollars=freed[0], tokens=freed[1])
+    change.execute("reserve", model=spent.model, requests=-requests, picodollars=freed[0], tokens=freed[1])
     if spent.lost or spent.uncounted:
         change.count("lost picodollars", spent.model, spending.freed_picodollars)
         change.count("lost tokens", spent.model, spending.freed_tokens)

@@ -52,7 +52,7 @@ DELETE FROM reserved WHERE run = :run
 
 -- name: add_answers
 INSERT INTO answers (instance, fingerprint, text) SELECT :instance, value ->> 0, value ->> 1 FROM json_each(:rows)
-WHERE true ON CONFLICT (instance, fingerprint) DO NOTHING
+WHERE true ON CONFLICT (instance, fingerprint) DO UPDATE SET text = excluded.text
 
 -- name: find_answer
 SELECT text FROM answers WHERE instance = :instance AND fingerprint = :fingerprint
