@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mutants.asking_defects import ASKING_DEFECTS
 from mutants.batch_defects import BATCH_DEFECTS
 from mutants.bill_defects import BILL_DEFECTS
 from mutants.cluster_defects import CLUSTER_DEFECTS
@@ -315,4 +316,5 @@ DEFECTS = (
     *MOVING_DEFECTS,
     *CLUSTER_DEFECTS,
     *OPERATE_DEFECTS,
+    *ASKING_DEFECTS,
 )
