@@ -21,4 +21,18 @@ ASKING_DEFECTS = (
         (("time.monotonic()", "time.time()"),),
         (CLOCKS, "-k", "outage"),
     ),
+    Defect(
+        "unreached-may-be-charged",
+        "a request that never left counts as one that may be charged",
+        "llm/client.py",
+        (("raise told from error.__cause__", "raise told from error"),),
+        ("tests/unit/test_llm_unreached.py", "-k", "refused"),
+    ),
+    Defect(
+        "unreached-unnamed",
+        "who is told that calls fail is not told where and why",
+        "engine/gates/outages.py",
+        (('gate.cause = failure.cause or f"', 'gate.cause = f"'),),
+        ("tests/acceptance/test_asking_words.py", "-k", "nothing_listens"),
+    ),
 )

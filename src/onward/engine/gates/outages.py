@@ -90,7 +90,8 @@ class Outages:
         gate.mark()
         self._open.append(_Open(gate, now, conclude))
         if gate.outage.is_on:
-            gate.cause = failure.error_type if failure.status is None else f"{failure.error_type} {failure.status}"
+            of_status = "" if failure.status is None else f" {failure.status}"
+            gate.cause = failure.cause or f"{failure.error_type}{of_status}"
             self._conclude(gate, spared=True)
         elif not self._may_tell(gate):
             self._conclude(gate, spared=False)
