@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from engine_bench import job
 
+import onward
 from clocks import HandClock
 from onward.engine.attempt import Attempt
 from onward.engine.gates.admission import Admission
@@ -127,3 +130,23 @@ def test_what_is_told_of_a_wait_is_the_same_at_each_look(gate: Gate, clock: Hand
         clock.pass_time(0.01)
         clock.jump(0.001)  # it is slewed all the time
     assert len(told) == 1
+
+
+def test_a_run_goes_on_though_the_clock_is_set_back_in_an_outage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = time.time, list[int]()
+    work = onward.Job("clock", source=onward.iterable(lambda: range(12), version="1"), concurrency=4)
+
+    @work.step(version="1")
+    async def answer(record: int) -> int:
+        calls.append(record)
+        if len(calls) == 4:  # it is tried whether the outage is over
+            monkeypatch.setattr(time, "time", lambda: real() - HOUR)
+        if len(calls) <= 4:
+            raise ConnectionRefusedError("nobody listens")
+        return record
+
+    result = onward.run(work, store=str(tmp_path / "store.db"), max_time=60.0)
+    assert (result.exit_code, result.counts["succeeded"]) == (0, 12)
+    assert 0 < result.seconds < 60
