@@ -14,6 +14,7 @@ import html
 import json
 import os
 import re
+import sys
 import tarfile
 from collections.abc import Iterator
 from email.message import EmailMessage
@@ -88,7 +89,9 @@ def mixed(ticket: dict[str, Any]) -> str:
 def prepared(file: Path = FILE, count: int | None = None, again: bool = False) -> Path:
     """The file, made if it is not there. It appears whole or not at all, and the same package makes the same bytes."""
     if again or not file.exists():
-        chosen = sorted(tickets(package_file()), key=mixed)[:count]
+        package = package_file()
+        print(f"{package.name} is read, once, for {file.name}: that takes a minute.", file=sys.stderr, flush=True)
+        chosen = sorted(tickets(package), key=mixed)[:count]
         unfinished = file.with_name(f".{file.name}.{os.getpid()}")
         with unfinished.open("w", encoding="utf-8", newline="\n") as out:
             out.writelines(json.dumps(ticket, ensure_ascii=False) + "\n" for ticket in chosen)

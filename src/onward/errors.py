@@ -68,6 +68,16 @@ def is_a_models(error: BaseException) -> bool:
     return getattr(error, "asked_a_model", False) is True
 
 
+def name_cause(error: BaseException, words: str) -> None:
+    """Note on an error what people and logs are to hear of it besides its type; no word of it quotes data."""
+    error.cause_in_words = words  # type: ignore[attr-defined]
+
+
+def named_cause(error: BaseException) -> str:
+    words = getattr(error, "cause_in_words", "")
+    return words if isinstance(words, str) else ""
+
+
 class OnwardError(Exception):
     """A fault with a message for people. `exit_code` is what the command line ends with."""
 

@@ -35,7 +35,8 @@ def test_the_run_says_what_was_edited_and_what_is_kept(tmp_path: Path, old: str,
     (line,) = [line for line in said.splitlines() if "kept from" in line]
     pattern = (
         rf"20 kept from the older {part}, 40 to go with the new; re-running the old ones would cost about "
-        r"\$([0-9.]+) \(([0-9.]+)–([0-9.]+)\), by what the older version cost: onward rerun job.py --stale"
+        r"\$([0-9.]+) \(([0-9.]+)–([0-9.]+)\), by what the older version cost, at its prices: "
+        r"onward rerun job.py --stale"
     )
     match = re.fullmatch(pattern, line)
     assert match, line

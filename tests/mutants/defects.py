@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mutants.asking_defects import ASKING_DEFECTS
 from mutants.batch_defects import BATCH_DEFECTS
 from mutants.bill_defects import BILL_DEFECTS
 from mutants.budget_defects import BUDGET_DEFECTS
@@ -317,4 +318,5 @@ DEFECTS = (
     *MOVING_DEFECTS,
     *CLUSTER_DEFECTS,
     *OPERATE_DEFECTS,
+    *ASKING_DEFECTS,
 )

@@ -67,6 +67,20 @@ def test_tickets_are_what_a_person_would_read(tmp_path: Path, corpus: object) ->
     assert len(found["hard-ham-1/00004"]["body"]) == 2_000
 
 
+def test_reading_the_archive_is_announced_before_it_begins(
+    tmp_path: Path, corpus: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = package(tmp_path / "p.tgz", easy_ham_1__00001="Subject: x\n\nHello.\n")
+    monkeypatch.setattr(corpus, "package_file", lambda: archive)
+    told: list[str] = []
+    tickets = corpus.tickets  # type: ignore[attr-defined]
+    monkeypatch.setattr(corpus, "tickets", lambda file: told.append(capsys.readouterr().err) or tickets(file))
+    for _ in range(2):
+        corpus.prepared(tmp_path / "tickets.jsonl")  # type: ignore[attr-defined]
+    assert told == ["p.tgz is read, once, for tickets.jsonl: that takes a minute.\n"]
+    assert capsys.readouterr().err == ""
+
+
 @pytest.fixture
 def stand_in() -> Iterator[openai.OpenAI]:
     with socket.socket() as free:

@@ -69,5 +69,6 @@ def price(again: Again) -> str:
     range_ = again.cost.range
     if range_ is None:
         return f"costs what cannot be told yet ({again.cost.reason})"
-    how = f", by what the older version{'s' if len(again.older) > 1 else ''} cost" if again.older else ""
+    older = "versions cost, at their prices" if len(again.older) > 1 else "version cost, at its prices"
+    how = f", by what the older {older}" if again.older else ""
     return f"would cost {amounts.about(range_.expected, range_.p10, range_.p90)}{how}"

@@ -39,9 +39,21 @@ def told(found: Mapping[str, Any], target: Target) -> Iterator[str]:
     finish, time = found["cost"]["to_finish"], found["time_to_finish"]
     if not found["to_go"]:
         yield f"Nothing is left to do. Next: {target.export_command}"
-    elif finish["usd"] is None or time["seconds"] is None:
+    elif _would_trying_tell(found):
         tried = f"{target.run_command} --limit {TRIED_FIRST}"
         what = "time" if finish["usd"] is not None else "cost and time"
         yield f"To have {what} told, try some first: {tried}; then ask again"
     else:
+        if time["seconds"] is None:
+            yield "How long it takes is not known: the last run was too short to tell; a longer one does as it goes on"
         yield f"Next: {target.run_command}"
+
+
+def _would_trying_tell(found: Mapping[str, Any]) -> bool:
+    """Whether something is not known because too few records are through; an unknown price stays unknown."""
+    from onward.policy.forecast import FEWEST
+
+    finish, time = found["cost"]["to_finish"], found["time_to_finish"]
+    if finish["usd"] is None:
+        return found["done"] < FEWEST or "price" not in finish["why"]
+    return time["seconds"] is None and found["done"] < FEWEST

@@ -48,9 +48,9 @@ class Attempt:
     too late for its call to begin.
 
     The last ones are admission's: `gate` is where calls of the step `gate_of` wait, `inside` the gate whose call is in
-    progress since `began` (UTC seconds), `passed` the ceilings that keep room for it; `pause`: the fault that it met
-    costs no attempt, and the next try comes after so many seconds. `spending` and `answers` go with the fact that is
-    stated next.
+    progress since `began` (monotonic seconds), `passed` the ceilings that keep room for it; `pause`: the fault that it
+    met costs no attempt, and the next try comes after so many seconds. `spending` and `answers` go with the fact that
+    is stated next.
     """
 
     __slots__ = (

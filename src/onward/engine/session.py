@@ -137,7 +137,7 @@ class Session:
     ):
         self._job, self._binding, self._options, self._plan = job, binding, options, plan
         self._store, self._begun, self._place = store, begun, place
-        self._began = time.time()
+        self._began, self._began_steady = time.time(), time.monotonic()
         self._asks = asking(plan.steps)
         self._counts, self._orders = store.counts(begun.instance), store.orders(begun.run)
         self._concurrency = Concurrency(options.concurrency, plan.concurrency, self._orders)
@@ -358,7 +358,7 @@ class Session:
                 ending = Ending(code, "the end of the run could not be recorded", str(error), "run")
         self._store.close()
         self._outlive_sends()
-        seconds = time.time() - self._began
+        seconds = time.monotonic() - self._began_steady
         plain = {str(state): n for state, n in counts.states.items()}
         self._events.emit(
             "run_finished",

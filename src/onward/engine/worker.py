@@ -375,7 +375,7 @@ class Worker:
             self._put_back(attempt, "its gate was shut before the call")
             return
         gate.calls += 1
-        attempt.inside, attempt.began = gate, time.time()
+        attempt.inside, attempt.began = gate, time.monotonic()
         caller = attempt.home or (self._processes if step.process else self._caller)
         try:
             if step.effect is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -64,6 +65,11 @@ def encoder(shape: Shape, max_output: int) -> Callable[[Any], str]:
             text = write(value)
         except RecursionError:
             raise OutputError("the output is nested too deeply for JSON, or contains itself") from None
+        except OutputError:
+            if not inspect.iscoroutine(value):
+                raise
+            value.close()  # nobody will await it
+            raise OutputError("the step returned a coroutine: is an await missing?") from None
         if len(text) > surely_short:
             _check_size(text, max_output)
         return text

@@ -207,7 +207,8 @@ def _why_not(answer: Answer, request: Request) -> Exception:
     """Each reason in words of its own. Asking the same again would end the same."""
     if answer.finish == "cut off":
         where = f"max_output_tokens={request.max_output_tokens}" if request.max_output_tokens else "the model's limit"
-        return UnusableAnswer(f"the answer was cut off at {where} ({answer.reason})", answer.text)
+        more = "; max_output_tokens, or --max-output-tokens, gives it more room" if request.max_output_tokens else ""
+        return UnusableAnswer(f"the answer was cut off at {where} ({answer.reason}){more}", answer.text)
     if answer.finish == "filtered":
         return UnusableAnswer("the provider's content filter cut the answer off", answer.text)
     if answer.finish == "refused":

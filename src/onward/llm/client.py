@@ -13,6 +13,7 @@ import openai
 from onward.codec import loads
 from onward.errors import BadResponse, Fatal
 from onward.llm.declaration import OFFICIAL, Declared
+from onward.llm.unreached import NO_KEY, without_connection, without_key
 from onward.ports.models import CURRENT, close_at_end
 
 CONNECT_SECONDS = 20.0
@@ -26,7 +27,7 @@ def client_of(model: Declared) -> openai.AsyncOpenAI:
     if not key:
         if OFFICIAL in url:
             raise Fatal("OPENAI_API_KEY is not set; the key is taken from the environment alone")
-        key = "none"  # a server of one's own may want none
+        key = NO_KEY  # a server of one's own may want none
     desk = CURRENT.get()
     in_run = desk is not None and desk.is_at_home()  # on a loop of the step's own nobody closes it
     known = _CLIENTS.setdefault(asyncio.get_running_loop(), {})
@@ -44,7 +45,23 @@ def _new(url: str, key: str, in_run: bool) -> openai.AsyncOpenAI:
     # But it wants to be closed, which outside of a run nobody does.
     kind = openai.DefaultAioHttpClient if in_run else openai.DefaultAsyncHttpxClient
     inner = kind(limits=limits, timeout=timeout)
-    return openai.AsyncOpenAI(api_key=key, base_url=url, max_retries=0, timeout=timeout, http_client=inner)
+    return _Client(api_key=key, base_url=url, max_retries=0, timeout=timeout, http_client=inner)
+
+
+class _Client(openai.AsyncOpenAI):
+    """Says of a server that cannot be asked where it was looked for, and of a key that is missing that it is."""
+
+    async def request(self, *given: Any, **named: Any) -> Any:
+        try:
+            return await super().request(*given, **named)
+        except openai.APIConnectionError as error:
+            if (told := without_connection(error, self.base_url)) is None:
+                raise
+            raise told from error.__cause__
+        except openai.AuthenticationError as error:
+            if (refused := without_key(error, self.api_key)) is None:
+                raise
+            raise refused from error
 
 
 async def post(model: Declared, path: str, body: dict[str, Any]) -> tuple[dict[str, Any], httpx2.Headers]:

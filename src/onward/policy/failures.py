@@ -19,6 +19,7 @@ from onward.errors import (
     Transient,
     UnusableAnswer,
     is_a_models,
+    named_cause,
 )
 from onward.model import Kind
 from onward.policy import rates
@@ -97,7 +98,8 @@ FATAL_CODES = frozenset({"insufficient_quota", "model_not_found", "invalid_api_k
 class Classified:
     """What an exception means. `throttled`: the far side asked for fewer calls, which costs no attempt. `status`: of
     the HTTP response, where there was one. `not_applied`: an effect that ended like this is known not to have been
-    applied; without it, it may have been. `received`: what a model had answered."""
+    applied; without it, it may have been. `received`: what a model had answered. `cause`: in words that quote no data,
+    where they say more than the type does."""
 
     kind: Kind
     error_type: str
@@ -107,6 +109,7 @@ class Classified:
     status: int | None = None
     not_applied: bool = False
     received: str | None = None
+    cause: str = ""
 
     def among(self, step_has_succeeded: bool) -> Classified:
         """The same as it is seen by who knows whether the step has succeeded for another record."""
@@ -173,6 +176,7 @@ def _classify_one(meaning: BaseException, error: BaseException, now: float, step
         not_applied=_is_not_applied(meaning, status),
         status=None if _code(meaning) in FATAL_CODES else status,
         received=meaning.received if isinstance(meaning, UnusableAnswer) else None,
+        cause=named_cause(error),
     )
 
 

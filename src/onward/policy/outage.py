@@ -20,7 +20,7 @@ class Outage:
     first of them in a call that `began` then.
 
     `since`: when the outage was noticed; None: there is none. `until`: when the next record is to be tried, after
-    `tries` that failed (UTC seconds).
+    `tries` that failed. All times are monotonic seconds of this process, so that no clock that is set moves them.
     """
 
     streak: tuple[int, ...] = ()

@@ -164,7 +164,7 @@ class Admission:
         used_up = [one.reset for one in (told.requests, told.tokens) if one.remaining == 0 and one.reset]
         wait = min(max([*used_up, told.retry_after or 0.0]), LONGEST_WAIT)
         if wait > 0 and attempt.gate is not None:
-            attempt.gate.asked_until = max(attempt.gate.asked_until, time.time() + wait)
+            attempt.gate.asked_until = max(attempt.gate.asked_until, time.monotonic() + wait)
             attempt.gate.mark()
 
     def release(self, attempt: Attempt) -> None:

@@ -20,6 +20,8 @@ from onward.policy.pace import Bucket
 from onward.ports.work import GateStanding, Pause
 
 MOST_AHEAD = 32
+SAME_MOMENT = 0.1
+"""Seconds by which two tellings of one moment may differ, so that what was told stands."""
 
 
 def gate_key(group: str, value: str) -> str:
@@ -105,7 +107,9 @@ class Shut:
 class Gate:
     """`group`: the value of the group that it is for, None for a step's or limit's own; `whole`: records that wait
     nowhere pass here, too. `hesitating`: calls that wait until a fault beside them is explained; `call_seconds`: how
-    long a call takes, about. `trial`: the attempt by which an outage is found to be over, or not."""
+    long a call takes, about. `trial`: the attempt by which an outage is found to be over, or not; `asked_until`: until
+    when the far side wants to be left alone. That and the times of the outage are monotonic seconds: no clock that is
+    set moves them."""
 
     def __init__(self, key: str, title: str, ceiling: Ceiling | None, opening: Hours | None, group: str | None):
         self.key = key
@@ -121,6 +125,7 @@ class Gate:
         self.cause = ""
         self.trial: Attempt | None = None
         self.asked_until = 0.0
+        self._told_until = 0.0
         self.pause: Pause | None = None
         self.given_up = False
         self._opening = opening
@@ -150,14 +155,22 @@ class Gate:
                 return Shut(f"{self.title} is closed", standing.until, True)
         if self.given_up:
             return Shut(f"{self.title}: calls went on failing ({self.cause})", None, True)
-        if self.outage.is_on and (now < self.outage.until or self.trial is not None):
-            return Shut(f"{self.title}: calls fail ({self.cause}); one is tried now and then", self.outage.until, False)
-        if now < self.asked_until:
-            return Shut(f"{self.title}: asked to wait", self.asked_until, False)
+        steady = time.monotonic()
+        if self.outage.is_on and (steady < self.outage.until or self.trial is not None):
+            next_try = self._in_utc(self.outage.until - steady, now)
+            return Shut(f"{self.title}: calls fail ({self.cause}); one is tried now and then", next_try, False)
+        if steady < self.asked_until:
+            return Shut(f"{self.title}: asked to wait", self._in_utc(self.asked_until - steady, now), False)
         if self.asked_until:
             self.asked_until = 0.0
             self.mark()
         return None
+
+    def _in_utc(self, seconds: float, now: float) -> float:
+        """When so many seconds will have passed, for people: the same at each look, unless the clock was set."""
+        if abs(now + seconds - self._told_until) > SAME_MOMENT:
+            self._told_until = now + seconds
+        return self._told_until
 
     def _look_at_clock(self, opening: Hours, now: float) -> hours.Standing:
         known = self._standing

@@ -58,7 +58,7 @@ class Outages:
             gate.hesitating -= 1
 
     def answered(self, gate: Gate, began: float) -> None:
-        """A call that began at `began` (UTC seconds) was answered, be it with a refusal."""
+        """A call that began at `began` (monotonic seconds) was answered, be it with a refusal."""
         if gate.outage is outage.NONE:
             return
         gate.outage = outage.after_success(gate.outage, began)
@@ -69,7 +69,7 @@ class Outages:
 
     def failed(self, gate: Gate, attempt: Attempt, failure: Classified, conclude: Conclude) -> None:
         """A call met a transient fault; `conclude` is called now, or once it is known what to make of it."""
-        now = time.time()
+        now = time.monotonic()
         if self.patient and failure.retry_after and failure.status is not None:
             gate.asked_until = max(gate.asked_until, now + failure.retry_after)
             gate.mark()
@@ -90,21 +90,22 @@ class Outages:
         gate.mark()
         self._open.append(_Open(gate, now, conclude))
         if gate.outage.is_on:
-            gate.cause = failure.error_type if failure.status is None else f"{failure.error_type} {failure.status}"
+            of_status = "" if failure.status is None else f" {failure.status}"
+            gate.cause = failure.cause or f"{failure.error_type}{of_status}"
             self._conclude(gate, spared=True)
         elif not self._may_tell(gate):
             self._conclude(gate, spared=False)
 
     def pause_after_trial(self, gate: Gate) -> float:
         """Seconds for which a record that was tried lets others go first."""
-        return 2.0 * max(gate.outage.until - time.time(), 0.0)
+        return 2.0 * max(gate.outage.until - time.monotonic(), 0.0)
 
     def look_around(self) -> None:
         """Faults that nothing has explained in time are the records' own."""
-        now = time.time()
+        now = time.monotonic()
         for one in list(self._open):
             held = held_back(one.gate)
-            if one in self._open and (now - one.since > held or now < one.since or not self._may_tell(one.gate)):
+            if one in self._open and (now - one.since > held or not self._may_tell(one.gate)):
                 self._conclude(one.gate, spared=False)
 
     def conclude_all(self) -> None:

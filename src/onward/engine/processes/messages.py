@@ -103,6 +103,7 @@ def _failure_to_message(failure: Classified) -> dict[str, Any]:
         "status": failure.status,
         "not_applied": failure.not_applied,
         "received": failure.received,
+        "cause": failure.cause,
     }
 
 
@@ -136,6 +137,7 @@ def _failure_from_message(message: dict[str, Any]) -> Classified:
         message["status"],
         message["not_applied"],
         message["received"],
+        message["cause"],
     )
 
 
