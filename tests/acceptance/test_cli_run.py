@@ -237,7 +237,7 @@ def test_days_are_instances_of_their_own(tmp_path: Path) -> None:
 
 
 def test_json_puts_the_status_last_and_all_else_on_the_error_output(tmp_path: Path) -> None:
-    noisy = failing("print('a step prints', n, flush=True); os.system('echo so does its child')")
+    noisy = failing("print(f'a step prints {n}', flush=True); os.system('echo so does its child')")
     place = a_job(tmp_path, 3, noisy)
     ended = place.onward("run", "job.py", "--json")
     assert len(lines(ended.stdout)) == 1
