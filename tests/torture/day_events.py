@@ -249,7 +249,7 @@ class WrongOrder(Day):
         its = self.address.quoted
         self.server.execute(
             f"""CREATE FUNCTION {its}.fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-            IF random() < 0.1 THEN RAISE 'could not serialize' USING ERRCODE = '40001'; END IF; RETURN NEW; END $$;
+            IF random() < 0.03 THEN RAISE 'could not serialize' USING ERRCODE = '40001'; END IF; RETURN NEW; END $$;
             CREATE CONSTRAINT TRIGGER fails AFTER INSERT ON {its}.checkpoints DEFERRABLE INITIALLY DEFERRED
             FOR EACH ROW EXECUTE FUNCTION {its}.fails()"""
         )
