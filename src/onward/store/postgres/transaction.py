@@ -64,6 +64,8 @@ class PostgresTransaction:
         return self.execute_all([(block, bindings)])[0]
 
     def execute_all(self, statements: Sequence[tuple[str, Mapping[str, Any]]]) -> list[int]:
+        if not statements:
+            return []
         done = self._exchanged([self._bound(self._sql[block], bindings) for block, bindings in statements])
         return [max(cursor.rowcount, 0) for cursor in done]
 
@@ -141,6 +143,8 @@ class PostgresTransaction:
     def _exchanged(self, wanted: Sequence[Sent]) -> list[psycopg.Cursor[Row]]:
         """What is pending and then these go to the server together; the cursors of these."""
         sent, self._pending = [*self._pending, *wanted], []
+        if not sent:
+            return []
         if len(sent) == 1:
             return [self._one(*sent[0])]
         with self._connection.pipeline():
