@@ -1,4 +1,4 @@
-"""Shared by the benchmark scripts. Standard library only: `reference_dbos.py` runs in an environment of its own."""
+"""Shared by the benchmark scripts. It imports the standard library alone: peers run in environments of their own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 HERE = Path(__file__).resolve().parent
 RECORD_BYTES = 200
@@ -51,6 +52,16 @@ def read_records(path: Path, count: int) -> Iterator[tuple[str, str]]:
 def is_address(store: str) -> bool:
     """Whether it is a server's database rather than a file."""
     return "://" in store
+
+
+def new_database(server: str, owner: str) -> str:
+    """The address of a database that is made on the server, for one measurement of `owner`."""
+    import psycopg
+
+    name = f"{owner}_{time.time_ns()}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    return urlsplit(server)._replace(path=f"/{name}").geturl()
 
 
 def set_durable(connection: Any) -> None:

@@ -14,9 +14,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
-from urllib.parse import urlsplit
 
-from common import arguments, child, is_address, read_records, remove_store, report
+from common import arguments, child, is_address, new_database, read_records, remove_store, report
 from dbos import DBOS
 
 TRIAL = 300
@@ -107,16 +106,6 @@ def prepare_file(path: str) -> str:
     return f"sqlite:///{path}"
 
 
-def prepare_database(server: str) -> str:
-    """A new database on the server."""
-    import psycopg
-
-    name = f"dbos_{time.time_ns()}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    return urlsplit(server)._replace(path=f"/{name}").geturl()
-
-
 def count_done(database: str) -> int:
     """How many workflows have succeeded; what is read here is what is durable."""
     question = "SELECT count(*) FROM {}workflow_status WHERE status = 'SUCCESS'"
@@ -136,7 +125,7 @@ def count_done(database: str) -> int:
 
 def measure(variant: str, records: list[str], store: str) -> float:
     """Records per second of one variant, after a few records to warm up."""
-    database = prepare_database(store) if is_address(store) else prepare_file(store)
+    database = new_database(store, "dbos") if is_address(store) else prepare_file(store)
     DBOS(config={"name": "benchmark", "system_database_url": database, "log_level": "ERROR"})
     DBOS.launch()
     VARIANTS[variant](records[:WARM_UP])

@@ -14,11 +14,10 @@ import time
 from datetime import timedelta
 from importlib.metadata import version
 from typing import Any
-from urllib.parse import urlsplit
 
 import asyncpg
 import psycopg
-from common import COMMIT_EVERY, arguments, child, read_records, report
+from common import COMMIT_EVERY, arguments, child, new_database, read_records, report
 from pgqueuer import QueueManager
 from pgqueuer.db import AsyncpgPoolDriver, PsycopgDriver
 from pgqueuer.models import Job
@@ -32,13 +31,6 @@ VARIANTS = {
 }
 
 
-def new_database(server: str) -> str:
-    name = f"pgqueuer_{time.time_ns()}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    return urlsplit(server)._replace(path=f"/{name}").geturl()
-
-
 async def driver_of(kind: str, database: str) -> Any:
     if kind == "asyncpg":
         return AsyncpgPoolDriver(await asyncpg.create_pool(database, min_size=4, max_size=16))
@@ -48,7 +40,7 @@ async def driver_of(kind: str, database: str) -> Any:
 async def measure(variant: str, records: list[str], steps: int, server: str) -> float:
     """Records per second, from the first that is put in to the last that is through."""
     kind, size = VARIANTS[variant]
-    database = new_database(server)
+    database = new_database(server, "pgqueuer")
     installing = await driver_of("psycopg", database)
     await Queries(installing).install()
     queries = Queries(await driver_of(kind, database))

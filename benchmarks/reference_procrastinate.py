@@ -12,26 +12,18 @@ import itertools
 import logging
 import time
 from importlib.metadata import version
-from urllib.parse import urlsplit
 
 import procrastinate
 import psycopg
-from common import COMMIT_EVERY, arguments, child, read_records, report
+from common import COMMIT_EVERY, arguments, child, new_database, read_records, report
 
 TRIAL = 300
 VARIANTS = {"32 at once": 32, "8 at once": 8, "128 at once": 128}
 
 
-def new_database(server: str) -> str:
-    name = f"procrastinate_{time.time_ns()}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    return urlsplit(server)._replace(path=f"/{name}").geturl()
-
-
 async def measure(variant: str, records: list[str], server: str) -> float:
     """Records per second, from the first that is deferred to the last that is done."""
-    database = new_database(server)
+    database = new_database(server, "procrastinate")
     app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=database))
 
     @app.task
