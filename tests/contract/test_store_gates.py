@@ -208,3 +208,20 @@ def test_people_pause_and_resume(bench: Bench) -> None:
         ("run_paused", "ben", "the job"),
         ("run_resumed", "ben", "the job: done"),
     ]
+
+
+def test_those_that_come_last_at_a_gate_are_taken_where_there_are_no_others(bench: Bench) -> None:
+    run = fed(bench, at_gates(("a", "CA"), ("b", "CA"), ("c", "CA"), ("n", "NY")))
+    ids = {key: bench.row(key)["id"] for key in "abcn"}
+    one = replace(wish(CA=1, NY=0), last={gate("CA"): [ids["a"], ids["b"]]})
+    assert plain(bench.claim(run, gates=one)) == ["c"]
+    assert plain(bench.claim(run, gates=one)) == ["a"]
+    others = replace(wish(CA=1), last={gate("CA"): [ids["b"]]})
+    assert sorted(plain(bench.claim(run, gates=others))) == ["b", "n"], "the others of a claim do not stand in for them"
+
+
+def test_those_that_wait_nowhere_come_before_the_last_of_their_gate(bench: Bench) -> None:
+    run = fed(bench, at_gates(("a", "CA"), ("b", None), ("c", None)))
+    last = {gate("CA"): [bench.row("a")["id"]]}
+    gates = replace(wish(CA=1, fresh=1), last=last, first=gate("CA"))
+    assert [plain(bench.claim(run, gates=gates)) for _ in range(3)] == [["b"], ["c"], ["a"]]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from mutants.defect import Defect
 
 CLOCKS = "tests/unit/test_engine_gate_clocks.py"
+TRIALS = "tests/unit/test_engine_trials.py"
+GATES = "tests/contract/test_store_gates.py"
 
 ASKING_DEFECTS = (
     Defect(
@@ -34,5 +36,26 @@ ASKING_DEFECTS = (
         "engine/gates/outages.py",
         (('gate.cause = failure.cause or f"', 'gate.cause = f"'),),
         ("tests/acceptance/test_asking_words.py", "-k", "nothing_listens"),
+    ),
+    Defect(
+        "bad-ones-tried-again",
+        "in an outage those are tried first that were seen failing, while all others wait",
+        "policy/outage.py",
+        (("return [*self.outlived, *self.now]", "return []"),),
+        (TRIALS, "-k", "in_front"),
+    ),
+    Defect(
+        "an-outage-for-each-bad-one",
+        "a record that fails whenever others pass is never charged for it",
+        "policy/outage.py",
+        (("return self.outlived.get(record, 0) >= OUTLIVED_AT_MOST", "return False"),),
+        (TRIALS, "-k", "in_front"),
+    ),
+    Defect(
+        "last-of-all-never-tried",
+        "where all who wait were seen failing, nobody is tried",
+        "store/sql/gates.py",
+        (('among, rooms, limit, "[]") if rooms else []', 'among, rooms, 0, "[]") if rooms else []'),),
+        (GATES, "-k", "come_last and sqlite"),
     ),
 )

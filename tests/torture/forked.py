@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import select
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -79,6 +81,7 @@ def start(victim: Victim, prepare: Callable[[], None] = lambda: None) -> int:
         os.dup2(said, 1)
         os.dup2(said, 2)
         sys.stdout = sys.stderr = os.fdopen(said, "w", buffering=1)
+        faulthandler.register(signal.SIGUSR2, sys.stderr, all_threads=True)
         code = run_job(victim, prepare)
     except BaseException:
         traceback.print_exc()
@@ -120,8 +123,10 @@ def read_acks(path: Path) -> Iterator[tuple[Any, str, float]]:
 
 
 def finish(pid: int, patience: float = PATIENCE) -> int | None:
-    """Wait for a run to end by itself; its exit code, or None where it hangs."""
+    """Wait for a run to end by itself; its exit code, or None where it hangs: then it says first where it hangs."""
     if not _ends_within(pid, patience):
+        os.kill(pid, signal.SIGUSR2)
+        time.sleep(0.5)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         return None

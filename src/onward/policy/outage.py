@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from onward.model import Kind
 from onward.policy.failures import Classified
@@ -12,6 +12,8 @@ SHARED_BY_CLEAR = 3
 CLEAR_STATUS = frozenset({502, 503, 504})
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 20.0
+MOST_KNOWN = 1000
+OUTLIVED_AT_MOST = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,40 @@ class Outage:
 
 
 NONE = Outage()
+
+
+@dataclass(slots=True)
+class Failing:
+    """Records that meet faults at one gate. `now`: those of the outage that is on, or suspected; `outlived`: how many
+    outages ended, by others' success, in which a record had failed."""
+
+    now: list[int] = field(default_factory=list)
+    outlived: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def last(self) -> list[int]:
+        """Whom all others come before when one is tried."""
+        return [*self.outlived, *self.now]
+
+    def met(self, record: int) -> None:
+        if record in self.now:
+            self.now.remove(record)
+        self.now.append(record)
+        del self.now[:-MOST_KNOWN]
+
+    def others_passed(self, was_outage: bool) -> None:
+        """Somebody was answered: what looked like an outage (`was_outage`) is over."""
+        if was_outage:
+            for record in self.now:
+                self.outlived[record] = self.outlived.pop(record, 0) + 1
+            for record in list(self.outlived)[:-MOST_KNOWN]:
+                del self.outlived[record]
+        self.now.clear()
+
+    def is_its_own(self, record: int) -> bool:
+        """Whether a further fault is the record's own: where the first of all always fail, one outage would follow the
+        other."""
+        return self.outlived.get(record, 0) >= OUTLIVED_AT_MOST
 
 
 def is_evidence(failure: Classified, attempts: int) -> bool:

@@ -84,12 +84,17 @@ class FeedState:
 @dataclass(frozen=True, slots=True)
 class GateWish:
     """Which records may be claimed by where they wait. `shut`: gates whose records are left out; `rooms`: how many of
-    a gate's records are wanted, `room` for those not named; `fresh`: how many that wait at none (None: any)."""
+    a gate's records are wanted, `room` for those not named; `fresh`: how many that wait at none (None: any).
+
+    `last`: records (ids) by gate that are taken only where no other waits there. `first`: the gate that those pass
+    that wait at none: they come before its last."""
 
     shut: frozenset[str]
     rooms: Mapping[str, int]
     room: int
     fresh: int | None
+    last: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    first: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,7 +243,10 @@ class Admission:
         fresh = None
         if first is not None:
             fresh = 0 if first.key in shut else rooms.get(first.key)
-        return GateWish(frozenset(shut), rooms, self.gates.room_of_others(want), fresh)
+        in_outage = [(key, gate) for key, gate in self.gates.by_key.items() if gate.outage.is_on and rooms.get(key)]
+        last = {key: gate.failing.last for key, gate in in_outage}
+        whole = None if first is None else first.key
+        return GateWish(frozenset(shut), rooms, self.gates.room_of_others(want), fresh, last, whole)
 
     def key_of(self, attempt: Attempt) -> str | None:
         """Where a record that leaves is to wait in the store; at a step without a group only in trouble."""

@@ -109,7 +109,7 @@ class Gate:
     nowhere pass here, too. `hesitating`: calls that wait until a fault beside them is explained; `call_seconds`: how
     long a call takes, about. `trial`: the attempt by which an outage is found to be over, or not; `asked_until`: until
     when the far side wants to be left alone. That and the times of the outage are monotonic seconds: no clock that is
-    set moves them."""
+    set moves them. `failing`: what is known of records that meet faults in outages."""
 
     def __init__(self, key: str, title: str, ceiling: Ceiling | None, opening: Hours | None, group: str | None):
         self.key = key
@@ -123,6 +123,7 @@ class Gate:
         self.call_seconds = 0.0
         self.outage: Outage = outage.NONE
         self.cause = ""
+        self.failing = outage.Failing()
         self.trial: Attempt | None = None
         self.asked_until = 0.0
         self._told_until = 0.0

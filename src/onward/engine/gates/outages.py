@@ -61,8 +61,10 @@ class Outages:
         """A call that began at `began` (monotonic seconds) was answered, be it with a refusal."""
         if gate.outage is outage.NONE:
             return
+        was_on = gate.outage.is_on
         gate.outage = outage.after_success(gate.outage, began)
         if gate.outage is outage.NONE:
+            gate.failing.others_passed(was_on)
             gate.given_up = False
             gate.mark()
             self._conclude(gate, spared=False)
@@ -77,16 +79,19 @@ class Outages:
             conclude(False)
             return
         was_on, was_trial = gate.outage.is_on, gate.trial is attempt
+        record = attempt.claimed.id
         if was_on:
+            gate.failing.met(record)
             if was_trial:
                 gate.outage = outage.after_trial(gate.outage, now)
                 gate.given_up = outage.is_given_up(gate.outage, self.limit, now)
             conclude(True)
             return
-        if not outage.is_evidence(failure, attempt.attempts):
+        if not outage.is_evidence(failure, attempt.attempts) or gate.failing.is_its_own(record):
             conclude(False)
             return
-        gate.outage = outage.after_fault(gate.outage, failure, attempt.claimed.id, now, attempt.began)
+        gate.failing.met(record)
+        gate.outage = outage.after_fault(gate.outage, failure, record, now, attempt.began)
         gate.mark()
         self._open.append(_Open(gate, now, conclude))
         if gate.outage.is_on:

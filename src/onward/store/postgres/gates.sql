@@ -33,9 +33,13 @@ SELECT json_agg(id) FROM (
         WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0
           AND coalesce(hold, '') = coalesce(:hold, '') AND brief(coalesce(gate, '')) = brief(f.gate) AND not_before = 0
           AND (:only IS NULL OR id = ANY (ids(:only)))
+          AND id <> ALL (ids(:later))
         ORDER BY rank, position LIMIT least(f.room, :most)
         FOR UPDATE SKIP LOCKED) r
     ORDER BY rank, position LIMIT :limit) chosen
+
+-- name: gates_of
+SELECT json_agg(DISTINCT gate) FROM records WHERE id = ANY (ids(:rows)) AND state = 'pending'
 
 -- name: next_due_at_gates
 SELECT min(r.not_before) FROM json_array_elements_text(:rows) AS f(gate) JOIN records r

@@ -23,7 +23,7 @@ _TYPES = {
         started stored there to_suspect tokens total uncounted vanished whole attempts deaths fence
         concurrency pid""",
     "double precision": "before cap created lease longest now rate seconds since steady",
-    "json": "alive deduped instances keys lineages models only places rows shut states today",
+    "json": "alive deduped instances keys later lineages models only places rows shut states today",
 }
 TYPE_OF = {name: kind for kind, names in _TYPES.items() for name in names.split()}
 _LISTED = re.compile(r"listed\((?P<rows>[^()]+)\) AS (?P<alias>\w+)\((?P<columns>[^()]*)\)")

@@ -59,6 +59,8 @@ def _choose(change: Change, wish: ClaimWish, among: dict[str, Any]) -> list[int]
         if fresh > 0 and (found := change.array(block, **among, limit=fresh)):
             chosen += found
             fresh -= len(found)
+    if wish.gates is not None and wish.gates.last and len(chosen) < limit:
+        chosen += gates.pick_last(change, wish, among, limit - len(chosen), chosen)
     return chosen
 
 

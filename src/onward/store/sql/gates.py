@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onward.codec import loads
+from onward.codec import dumps, loads
 from onward.policy.suspects import SUSPECT
 from onward.ports.work import ClaimWish, GateStanding, GateWish, Pause
 from onward.store.sql import chain
@@ -24,8 +24,25 @@ def pick(change: Change, wish: ClaimWish, among: dict[str, Any], limit: int) -> 
     if not rooms:
         return []
     change.execute("wake_due", list(rooms), hold=among["hold"], most=MOST_WOKEN)
+    later = dumps([record for gate in rooms for record in gates.last.get(gate, ())])
+    return _at_gates(change, among, rooms, limit, later)
+
+
+def pick_last(change: Change, wish: ClaimWish, among: dict[str, Any], limit: int, chosen: list[int]) -> list[int]:
+    """Those that come last at their gates, one for each gate that has given none."""
+    gates = wish.gates
+    assert gates is not None
+    given = set(change.array("gates_of", chosen)) if chosen else set()
+    if gates.first is not None and None in given:
+        given.add(gates.first)
+    rooms = {gate: min(_room(gates, gate, limit), 1) for gate in gates.last if gate not in given}
+    rooms = {gate: room for gate, room in rooms.items() if room > 0}
+    return _at_gates(change, among, rooms, limit, "[]") if rooms else []
+
+
+def _at_gates(change: Change, among: dict[str, Any], rooms: dict[str, int], limit: int, later: str) -> list[int]:
     rows = [list(one) for one in rooms.items()]
-    return change.array("pick_at_gates", rows, **among, most=max(rooms.values()), limit=limit)
+    return change.array("pick_at_gates", rows, **among, most=max(rooms.values()), limit=limit, later=later)
 
 
 def wake_ranked(change: Change, among: dict[str, Any]) -> None:

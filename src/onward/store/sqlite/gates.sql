@@ -27,8 +27,13 @@ SELECT json_group_array(id) FROM (
             WHERE state <> 'succeeded' AND instance = :instance AND state = 'pending' AND vanished = 0 AND hold IS :hold
               AND gate = j.value ->> 0 AND not_before = 0
               AND (:only IS NULL OR id IN (SELECT value FROM json_each(:only)))
+              AND id NOT IN (SELECT value FROM json_each(:later))
             ORDER BY rank, position LIMIT :most))
     WHERE place <= room ORDER BY rank, position LIMIT :limit)
+
+-- name: gates_of
+SELECT json_group_array(gate) FROM (
+    SELECT DISTINCT gate FROM records WHERE id IN (SELECT value FROM json_each(:rows)) AND state = 'pending')
 
 -- name: next_due_at_gates
 SELECT min(r.not_before) FROM json_each(:rows) j CROSS JOIN records r
