@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sys
 import time
 import traceback
@@ -17,7 +16,7 @@ from typing import Any, Protocol
 from onward.codec import loads, plain_key
 from onward.engine.attempt import Attempt
 from onward.engine.effects.calls import EffectCalls
-from onward.engine.forks import end_if_forked
+from onward.engine.forks import end_if_forked, forks
 from onward.engine.outcomes import CallOutcome, Died, EndedEarly, Prepared, PutOff, Raised, Returned, Stale, TooLate
 from onward.engine.resources import Resources
 from onward.engine.spending.anywhere import DeskAnywhere
@@ -30,6 +29,7 @@ from onward.policy.failures import Classified, classify, opinion
 from onward.ports.models import Deferred, asking_of
 
 ASKED_BY = "onward.llm.model"
+_NOTHING = nullcontext()
 
 
 class Caller(Protocol):
@@ -82,7 +82,7 @@ class LocalCaller:
         self._value_of = value_of
         self._has_succeeded = has_succeeded
         self._desk = desk if ASKED_BY in sys.modules else None  # a job that has not loaded it asks no model
-        self._process = os.getpid()
+        self._home = forks()
         self._wants_context = {step.name for step in plan.steps if _asks_for(step, "context")}
         self._effects = EffectCalls(self._made, value_of, self.raised)
 
@@ -136,17 +136,17 @@ class LocalCaller:
         attempt.begun = True
         desk = None if self._desk is None else self._desk(attempt)
         try:
-            with nullcontext() if desk is None else _at(desk, step):
+            with _NOTHING if desk is None else _at(desk, step):
                 if what.is_async:
                     output = await what.function(*first, **others)
                 else:
                     output = await self.threads.call(what.function, first, others, to_the_end=attempt.sending)
         except BaseException as error:
-            end_if_forked(self._process, error)
+            end_if_forked(self._home, error)
             if desk is not None and not isinstance(error, asyncio.CancelledError):
                 _put_off(desk)
             raise
-        end_if_forked(self._process, None)
+        end_if_forked(self._home, None)
         if desk is not None:
             _put_off(desk)
         return output

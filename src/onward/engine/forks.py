@@ -7,11 +7,29 @@ import os
 import traceback
 from typing import NoReturn
 
+_forks = 0
 
-def end_if_forked(process: int, error: BaseException | None) -> None:
-    """Where this is another process than `process`, end it: a step returned in it, or raised `error`."""
-    if os.getpid() != process:
+
+def forks() -> int:
+    """How many forks lie between the first process and this one. Asking for its number would be a call of the system
+    for each step."""
+    return _forks
+
+
+def end_if_forked(home: int, error: BaseException | None) -> None:
+    """Where this process is further than `home` forks from the first, end it: a step returned in it, or raised
+    `error`."""
+    if _forks != home:
         _end(error)
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def _end(error: BaseException | None) -> NoReturn:

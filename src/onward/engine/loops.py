@@ -11,7 +11,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from onward.engine.forks import end_if_forked
+from onward.engine.forks import end_if_forked, forks
 
 T = TypeVar("T")
 
@@ -34,17 +34,17 @@ def run_to_end(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
         tasks.append(task)
         return await work
 
-    interrupt, process = signal.getsignal(signal.SIGINT), os.getpid()
+    interrupt, home = signal.getsignal(signal.SIGINT), forks()
     loop = runner.get_loop()
     _running[loop] = threading.get_ident()
     try:
         return runner.run(kept())
     except (SystemExit, RuntimeError) as error:
-        end_if_forked(process, error)
+        end_if_forked(home, error)
         if not tasks or tasks[0].done():
             raise
         _log.warning("%s; the run goes on", _what_happened(error))
-        return _go_on(loop, tasks[0], process)
+        return _go_on(loop, tasks[0], home)
     finally:
         del _running[loop]
         loop.set_task_factory(None)  # a step's, which may be of no use to others
@@ -83,11 +83,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_the_loop)
 
 
-def _go_on(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T], process: int) -> T:
+def _go_on(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T], home: int) -> T:
     while True:
         try:
             return loop.run_until_complete(task)
         except (SystemExit, RuntimeError) as error:
-            end_if_forked(process, error)
+            end_if_forked(home, error)
             if task.done():
                 raise

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import os
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from onward.engine.forks import end_if_forked
+from onward.engine.forks import end_if_forked, forks
 from onward.errors import is_out_of_memory
 
 _Work = tuple[asyncio.Future[Any], Callable[..., Any], Sequence[Any], Mapping[str, Any], contextvars.Context, bool]
@@ -27,7 +26,7 @@ class Threads:
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._idle = 0
         self._count = 0
-        self._process = os.getpid()
+        self._home = forks()
         self._abandoned: set[asyncio.Future[Any]] = set()
         self._guard = threading.Lock()
         self._sends = 0
@@ -99,7 +98,7 @@ class Threads:
                 result = context.run(function, *first, **others)
             except BaseException as raised:
                 error = raised
-            end_if_forked(self._process, error)
+            end_if_forked(self._home, error)
             if to_the_end:
                 self._sent()
             try:

@@ -46,7 +46,7 @@ from onward.policy.pace import MOST_AHEAD
 from onward.policy.suspects import DEATHS_TO_CONVICT, is_suspect
 from onward.ports.work import ClaimWish, Outcome
 
-MOST_WAITING = 2000
+MOST_WAITING = 4000
 MOST_WAITING_SIZE = 64 << 20
 CLAIM_BYTES = 32 << 20
 LINGER = 0.003
