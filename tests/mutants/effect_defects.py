@@ -20,9 +20,9 @@ ABOUT_SENDING = (
         "engine/worker.py",
         (
             (
-                "            self.admission.release(attempt)\n        self.submit(fact)\n",
-                "            self.admission.release(attempt)\n        self.submit(fact)\n"
-                "        said = fact.effect\n"
+                "        self.journal.state(fact)\n        self._plan_flush(self.slots.paused)\n",
+                "        self.journal.state(fact)\n        self._plan_flush(self.slots.paused)\n"
+                "        said, attempt = fact.effect, self.held.get((fact.record, fact.fence))\n"
                 "        if said is not None and said.payload is not None:\n"
                 "            from onward.model import Entry\n"
                 "            made = (fact.record, fact.generation, fact.fence, time.time(), time.time())\n"

@@ -281,10 +281,10 @@ def test_an_outage_does_not_shorten_the_wait_that_was_asked_for() -> None:
             attempt = Attempt(bench.plan, claimed, started=True)
             attempt.pause = 2.0  # an outage spares it, and lets others go first
             asked = Classified(Kind.TRANSIENT, "Transient", "closed", retry_after=3000.0)
-            fact = bench.worker._failed(attempt, asked)
+            fact = bench.worker.endings.failed(attempt, asked)
             assert fact.not_before > time.time() + 2900
             attempt.pause = 2.0
-            fact = bench.worker._failed(attempt, Classified(Kind.TRANSIENT, "ReadError", "reset"))
+            fact = bench.worker.endings.failed(attempt, Classified(Kind.TRANSIENT, "ReadError", "reset"))
             assert fact.not_before < time.time() + 10
 
     asyncio.run(go())

@@ -368,7 +368,7 @@ def test_suspects_whose_effects_are_open_begin_in_small_groups_and_stay_divided(
     async def one(record: Any) -> Any: ...
 
     plan = made.plan(None)
-    worker: Any = SimpleNamespace(submit=lambda fact: None, budgets=None)
+    worker: Any = SimpleNamespace(submit=lambda fact: None, budgets=None, endings=SimpleNamespace())
     inquest = Inquest(worker, ASSIGNMENT, lambda attempt: "null")
 
     def come() -> list[Attempt]:

@@ -96,7 +96,7 @@ class Governor:
         self._cut_at = 0.0
         self._done_at: float | None = None
         self._longest_timeout = max((step.timeout for step in worker.plan.steps), default=0.0)
-        worker.on_fatal = self._fatal
+        worker.endings.on_fatal = self._fatal
         worker.on_left = self._left
         if batches is not None:
             batches.stop = self.stop

@@ -80,7 +80,7 @@ class Inquest:
         self._worker = worker
         self._groups: set[Group] = set()
         self._task: asyncio.Task[None] | None = None
-        worker.on_died = self.died
+        worker.endings.on_died = self.died
         worker.on_suspects = self._take_in
 
     @property
@@ -169,7 +169,7 @@ class Inquest:
             return died.survived and self._ran_short(attempt, died)
         record = attempt.claimed.id
         if group.alone:
-            self._worker.died_alone(attempt, died)
+            self._worker.endings.died_alone(attempt, died)
             return True
         group.leave(record)
         for half in halves(died.beside):

@@ -13,7 +13,7 @@ from typing import Any
 from onward.codec import loads
 from onward.engine.attempt import Attempt
 from onward.engine.calls import Caller, OwnCalls
-from onward.engine.effects.turns import Effects
+from onward.engine.endings import Endings
 from onward.engine.events import Events
 from onward.engine.gates.admission import Admission
 from onward.engine.gates.causes import Causes
@@ -21,15 +21,8 @@ from onward.engine.gates.outages import Outages
 from onward.engine.gates.refusals import Refusals
 from onward.engine.journal import Journal, size_of
 from onward.engine.outcomes import (
-    Answered,
     CallOutcome,
-    Died,
-    EndedEarly,
-    PutOff,
     Raised,
-    Returned,
-    Stale,
-    TooLate,
     cancelled_itself,
 )
 from onward.engine.pacer import Pacer
@@ -39,11 +32,10 @@ from onward.engine.spending.desk import Budgets
 from onward.engine.tally import Tally
 from onward.job.plan import Plan
 from onward.model import Claimed, EntryState, Fact, Kind, Met, State
-from onward.policy.attempts import Decision, History, decide
 from onward.policy.effects import UNDECODABLE
 from onward.policy.failures import Classified
 from onward.policy.pace import MOST_AHEAD
-from onward.policy.suspects import DEATHS_TO_CONVICT, is_suspect
+from onward.policy.suspects import is_suspect
 from onward.ports.work import ClaimWish, Outcome
 
 MOST_WAITING = 4000
@@ -59,9 +51,8 @@ class Worker:
     `held` is by record and fence: a record whose input changed may be claimed again while its old call goes on.
 
     It lives on the event loop and never touches the store: commits arrive through `committed`, which the journal
-    calls in its own thread. `on_fatal` hears of failures that stop the run, `on_died` of a call's process dying,
-    `on_suspects` of suspects that were claimed among others, since what became of their effects is open, `on_put_off`
-    of requests that wait to be sent with others.
+    calls in its own thread. `endings` states what calls came to. `on_suspects` hears of suspects that were claimed
+    among others, since what became of their effects is open, `on_put_off` of requests that wait to be sent with others.
     `sends_on`: a coroutine that sends does not let itself be cancelled, so that nobody can tell when it ends.
     `patient`: False where no rate, no hours and no outage is waited for.
     """
@@ -90,8 +81,6 @@ class Worker:
         self.sends_on = False
         self.may_claim: Callable[[], bool] = lambda: True
         self.is_cancelled: Callable[[], bool] = lambda: False
-        self.on_fatal: Callable[[Attempt, Classified], None] = lambda attempt, failure: None
-        self.on_died: Callable[[Attempt, Died], bool] = lambda attempt, died: False
         self.on_suspects: Callable[[list[Attempt]], None] = lambda attempts: None
         self.on_put_off: Callable[[], None] = lambda: None
         self.on_left: Callable[[Attempt, Fact], None] = lambda attempt, fact: None
@@ -102,7 +91,7 @@ class Worker:
             self.admission,
             Outages(self._calls_to_come, plan.outage_limit, patient),
             Refusals(self._others_at, tally.has_succeeded, concurrency),
-            self._flush_if_idle,
+            self.flush_if_idle,
         )
         self.tally = tally
         self.plan = plan
@@ -111,11 +100,8 @@ class Worker:
         self._caller = caller
         self._processes = processes
         self._events = events
-        self._draw = draw
         self.has_effects = any(step.effect is not None for step in plan.steps)
-        self._effects = Effects(
-            self._starts_next, self._failed, lambda: self.journal is None or self.journal.may_send()
-        )
+        self.endings = Endings(plan, self, self.admission, self.causes, tally, draw)
         self._loop = asyncio.get_running_loop()
         self._commits: deque[tuple[list[Fact], Outcome]] = deque()
         self._waiting = 0
@@ -126,7 +112,7 @@ class Worker:
     def ask_about(self, records: Sequence[int]) -> None:
         """A person asks about the effects of these records now: nothing else is taken up."""
         self.share.ask_about(records)
-        self._effects.asks_now = True
+        self.endings.effects.asks_now = True
 
     # What the journal tells, in its own thread.
 
@@ -146,6 +132,10 @@ class Worker:
     def _own_journal(self) -> Journal:
         assert self.journal is not None
         return self.journal
+
+    def may_send(self) -> bool:
+        """Whether the lease is young enough for something to be sent under it."""
+        return self.journal is None or self.journal.may_send()
 
     # Commits.
 
@@ -185,8 +175,8 @@ class Worker:
     def _settled(self, attempt: Attempt, fact: Fact, met: Met | None) -> None:
         """A fact has become durable: only now does the record move on."""
         self.tally.add(fact)
-        if fact.effect is not None and (instead := self._effects.settled(attempt, fact, met)) is not None:
-            self._state(attempt, instead)
+        if fact.effect is not None and (instead := self.endings.effects.settled(attempt, fact, met)) is not None:
+            self.endings.state(attempt, instead)
             return
         if fact.checkpoint is not None and self._events.frequent:
             self._emit("checkpoint_committed", attempt, step=fact.done_step)
@@ -310,7 +300,7 @@ class Worker:
             self.slots.put(attempt, first)
         else:
             attempt.phase = "prepare"
-            self._state(attempt, self._effects.ended(attempt, prepared))
+            self.endings.state(attempt, self.endings.effects.ended(attempt, prepared))
 
     def hand_back_idle(self) -> None:
         """Give back what was claimed ahead when the calls before it turn out slow: it has not really started.
@@ -381,8 +371,8 @@ class Worker:
             if step.effect is not None:
                 if attempt.home is not None:
                     await attempt.home.up()  # type: ignore[attr-defined]
-                if (instead := self._effects.begin(attempt)) is not None:
-                    self._state(attempt, instead)
+                if (instead := self.endings.effects.begin(attempt)) is not None:
+                    self.endings.state(attempt, instead)
                     return
             outcome = await caller.call(attempt)  # type: ignore[attr-defined]
         except asyncio.CancelledError:
@@ -397,7 +387,7 @@ class Worker:
         if slot.given_up and not attempt.sending:  # what is being sent is waited for
             return
         slot.cut = None
-        self._end(attempt, outcome)
+        self.endings.ended(attempt, outcome)
         self.causes.after_call()
 
     async def _told(self, slot: Slot, attempt: Attempt) -> bool:
@@ -406,7 +396,7 @@ class Worker:
             await self.causes.told(self.admission.gates.of(attempt))
         except asyncio.CancelledError:
             if not slot.given_up:
-                self._end(attempt, self._cut_short(slot, attempt))
+                self.endings.ended(attempt, self._cut_short(slot, attempt))
             return False
         if self.stopping:
             self._give_back(attempt)
@@ -439,55 +429,20 @@ class Worker:
         if attempt.sending:
             self.sends_on = self.sends_on or not self._in_thread(attempt)
             if slot.cut == "timeout":
-                self._loop.call_later(self._effects.patience(attempt), self._never_returned, attempt)
+                self._loop.call_later(self.endings.effects.patience(attempt), self._never_returned, attempt)
             else:
                 self._never_returned(attempt, cut=True)
             return
-        self._end(attempt, Raised(_timeout(attempt.step.timeout)) if slot.cut == "timeout" else None)
+        self.endings.ended(attempt, Raised(_timeout(attempt.step.timeout)) if slot.cut == "timeout" else None)
 
     def _never_returned(self, attempt: Attempt, cut: bool = False) -> None:
         """A send that goes on long past its deadline, or (`cut`) as its run ends: its end is not heard any more."""
         if attempt.sending:
             assert attempt.step is not None
-            self._state(attempt, self._effects.never_returned(attempt, cut))
+            self.endings.state(attempt, self.endings.effects.never_returned(attempt, cut))
             self._plan_flush(True)
 
-    def _end(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
-        """State what came of a call; None: it was cut because the run stops."""
-        self.causes.heard(attempt, outcome)
-        if attempt.passed:
-            self.admission.heard(attempt, outcome.failure if isinstance(outcome, Raised) else None)
-        if attempt.phase != "step":
-            if not isinstance(outcome, Stale | Died):
-                self._effect_ended(attempt, outcome)
-                return
-            attempt.call_lost(begun=isinstance(outcome, Died) and bool(outcome.beside))
-        if not isinstance(outcome, Raised) and (attempt.passed or attempt.gate.trial is not None):
-            self.admission.release(attempt)
-        if isinstance(outcome, Returned):
-            attempt.clear()
-            self.submit(attempt.completed(outcome.text, self._starts_next(attempt)))
-        elif isinstance(outcome, Raised):
-            if outcome.failure.kind is not Kind.FATAL:  # which need not have come from the step
-                attempt.clear()
-            self.causes.when_told(attempt, outcome.failure, lambda: self.submit(self._failed(attempt, outcome.failure)))
-        elif isinstance(outcome, EndedEarly):
-            attempt.clear()
-            self.submit(attempt.done_early(outcome.reason))
-        elif isinstance(outcome, PutOff):
-            self.submit(attempt.put_off(outcome.requests, outcome.known))
-        elif isinstance(outcome, Stale):
-            self._stale(attempt, outcome)
-        elif isinstance(outcome, Died) and not outcome.beside:
-            self.submit(attempt.not_started_after_all())
-        elif isinstance(outcome, Died):
-            if not self.on_died(attempt, outcome):
-                self.died_alone(attempt, outcome)
-        else:
-            self.submit(attempt.given_back("the run stopped before the step ended"))
-        self._flush_if_idle()
-
-    def _starts_next(self, attempt: Attempt) -> bool:
+    def starts_next(self, attempt: Attempt) -> bool:
         """Whether the step after this one may start with the commit of this one's checkpoint."""
         assert attempt.step is not None
         if self.stopping or self.admission.pause is not None:
@@ -498,66 +453,6 @@ class Worker:
     def _others_at(self, step: str) -> bool:
         """Whether other calls of a step may still tell something."""
         return not self.stopping and (self._waiting > 0 or bool(self.slots.ready) or self.slots.others_at(step))
-
-    def _effect_ended(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
-        failure = outcome.failure if isinstance(outcome, Raised | Answered) else None
-        survived = failure is None or failure.kind is not Kind.FATAL
-        if survived and attempt.phase in ("send", "confirm") and not isinstance(outcome, TooLate):
-            attempt.clear()
-        if failure is not None and failure.kind is Kind.TRANSIENT:
-            if isinstance(outcome, Raised) and (failure.not_applied or attempt.phase == "prepare"):
-                self.causes.when_told(attempt, failure, lambda: self._state_effect(attempt, outcome))
-                return
-            self.causes.unanswered(attempt, failure)
-        if failure is not None:
-            self.causes.when_meant(attempt, failure, lambda: self._state_effect(attempt, outcome))
-            return
-        self._state_effect(attempt, outcome)
-
-    def _state_effect(self, attempt: Attempt, outcome: CallOutcome | None) -> None:
-        self._state(attempt, self._effects.ended(attempt, outcome))
-        self._flush_if_idle()
-
-    def _state(self, attempt: Attempt, fact: Fact) -> None:
-        """State what came of an effect; its step is over unless the same attempt goes on with another call."""
-        if fact.state is not State.IN_PROGRESS or fact.checkpoint is not None:
-            self.admission.release(attempt)
-        self.submit(fact)
-
-    def _failed(self, attempt: Attempt, failure: Classified) -> Fact:
-        """What follows the failure; a fatal one stops the run."""
-        assert attempt.step is not None
-        failure = failure.among(self.tally.has_succeeded(attempt.step.name))  # a child knows nothing of other records
-        history = History(attempt.attempts, attempt.claimed.failed_runs, self.plan.resume_cap)
-        decision = decide(failure, history, attempt.step.retry, self._draw())
-        if attempt.pause is not None:
-            wait = max(attempt.pause, failure.retry_after or 0.0)  # what was asked for holds for a later run, too
-            decision = Decision("retry", "an outage", wait, False, attempt.claimed.failed_runs)
-            attempt.pause = None
-        fact = attempt.failed(failure, decision, time.time())
-        if decision.verdict == "stop":
-            self.on_fatal(attempt, failure)
-        return fact
-
-    def _stale(self, attempt: Attempt, stale: Stale) -> None:
-        fact = attempt.held("stale", f"the stored output of {stale.step} no longer decodes: {stale.reason}")
-        fact.event, fact.step = "record_waits", stale.step
-        if fact.state is State.UNCONFIRMED and attempt.step is not None:  # what to ask about cannot be made anew
-            fact.hold, fact.step = UNDECODABLE, attempt.step.name
-            fact.event, fact.reason = (
-                "effect_unconfirmed",
-                f"what is stored no longer decodes: {stale.step}: {stale.reason}",
-            )
-        self.submit(fact)
-
-    def died_alone(self, attempt: Attempt, died: Died) -> None:
-        """The process of this record alone died: one step nearer to conviction."""
-        fact = attempt.died(DEATHS_TO_CONVICT, died.how)
-        if fact.state is State.QUARANTINED:
-            verdict = Decision("quarantine", "out of memory" if died.survived else died.how)
-            fact = attempt.failed(died.failure(), verdict, time.time())
-            fact.solo_deaths = attempt.claimed.solo_deaths
-        self.submit(fact)
 
     # Facts.
 
@@ -587,7 +482,7 @@ class Worker:
             self._flush_planned = True
             self._loop.call_later(LINGER, self._flush)
 
-    def _flush_if_idle(self) -> None:
+    def flush_if_idle(self) -> None:
         if not self.slots.ready:
             self._plan_flush(True)
 
