@@ -472,6 +472,23 @@ def test_two_calls_at_once(route: Route) -> None:
     fits(route.new)
 
 
+def test_a_job_that_has_gone_elsewhere_is_not_opened_here_as_well(route: Route, tmp_path: Path) -> None:
+    """A copy here dies half way, the job goes to a third store, and the first command is said again."""
+    half_done(route.old)
+    interrupted(route, "close_moved")
+    third = Bench(SqliteStores(tmp_path / "third.db"))
+    Route(route.old, third).move()
+    with pytest.raises(UsageError, match=r"it was moved from .* to .*third.db; work on it there"):
+        route.move()
+    assert route.standing() == (Closed.MOVED, Closed.ARRIVING)
+    with pytest.raises(UsageError, match=r"is being copied from .*third.db, and is not whole yet"):
+        route.new.begin(effects=((FILING, ()),))
+    Route(third, route.new).move()
+    assert moved_picture(route.new) == moved_picture(third)
+    assert route.standing() == (Closed.MOVED, Closed.NO)
+    third.stores.close()
+
+
 def test_copies_of_two_stores_do_not_mix(route: Route, tmp_path: Path) -> None:
     """Another job of the same name in another store; the first one's move is not finished."""
     half_done(route.old)

@@ -129,11 +129,16 @@ def _finish(source: Desk, target: Desk, job: str, one: Movable, there: Movable |
     if one.closed is Closed.ARRIVING:
         raise UsageError(f"in {place} it is not whole itself: finish its move from {moved.place} first")
     known = None if there is None else there.moved
-    if there is None or known is None or (known.token != moved.token and there.closed is not Closed.ARRIVING):
+    # What has arrived under another token is of a call that came too late to close the source, unless the source went
+    # to another store: then both would be open.
+    is_late = there is not None and there.closed is Closed.ARRIVING and moved.place == target.store
+    if there is None or known is None or (known.token != moved.token and not is_late):
+        if there is not None and known is not None and there.closed is Closed.ARRIVING and known.place == place:
+            target.came_too_late(there.number, known.token, moved.place)
         raise UsageError(f"it was moved from {place} to {moved.place}; work on it there, or copy it from there")
     if there.closed is not Closed.ARRIVING:
         return False
-    if known.token != moved.token:  # what has arrived is of another call, which came too late to close the source
+    if known.token != moved.token:
         with source.parcel(job, [one.number]) as parcel:
             target.take_in(parcel, moved.token, place)
     target.open_arrived([there.number], moved.token, actor())

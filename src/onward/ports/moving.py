@@ -107,3 +107,7 @@ class Moving(Protocol):
 
     def open_arrived(self, instances: Sequence[int], token: str, actor: str) -> None:
         """What has arrived by this move can be worked on; once more changes nothing."""
+
+    def came_too_late(self, instance: int, token: str, place: str) -> None:
+        """What has arrived by this move stays closed, for the source went to `place` instead: only a copy from there
+        replaces it."""

@@ -196,6 +196,9 @@ class SqlDesk(ABC):
     def close_moved(self, instances: Sequence[int], stamp: str, token: str, place: str, actor: str) -> None:
         moving.close(self, instances, stamp, token, place, actor)
 
+    def came_too_late(self, instance: int, token: str, place: str) -> None:
+        moving.came_too_late(self, instance, token, place)
+
     def open_arrived(self, instances: Sequence[int], token: str, actor: str) -> None:
         moving.opened(self, instances, token, actor)
 

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 import orjson
@@ -107,6 +108,17 @@ def opened(store: Store, instances: Sequence[int], token: str, actor: str) -> No
                 chain.tell(change, [(None, "job_copied", None, f"copied from {moved.place}")], actor=actor)
 
     _alone(store, instances, make)
+
+
+def came_too_late(store: Store, instance: int, token: str, place: str) -> None:
+    def make(change: Change) -> None:
+        closed, text, _, _ = change.rows("move_of")[0]
+        moved = moves.moved_of(text)
+        if moved is not None and moved.token == token and closed == Closed.ARRIVING:
+            elsewhere = moves.text_of(replace(moved, place=place))
+            change.execute("note_move", closed=int(Closed.ARRIVING), moved=elsewhere)
+
+    _alone(store, [instance], make)
 
 
 def _alone(store: Store, instances: Sequence[int], make: Callable[[Change], None]) -> None:
