@@ -126,6 +126,12 @@ class StoreError(OnwardError):
     """The store cannot be used: wrong file, wrong version, unsafe file system."""
 
 
+class StoreLost(StoreError):
+    """The store's server cannot be reached now: the same command may do later."""
+
+    exit_code = 3
+
+
 class StoreMissing(StoreError):
     """There is no store at the given place."""
 

@@ -14,7 +14,7 @@ import pytest
 
 from clocks import HandClock
 from helpers import postgres
-from onward.errors import OnwardError, StoreError, StoreMissing, UsageError
+from onward.errors import OnwardError, StoreError, StoreLost, StoreMissing, UsageError
 from onward.store.postgres import connection as connections
 from onward.store.postgres.address import masked, parse
 from onward.store.postgres.desk import PostgresDesk
@@ -95,8 +95,10 @@ def test_nobody_listens() -> None:
         place = f"127.0.0.1:{one.getsockname()[1]}"
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(connections, "OPENING", 0.5)
-        told = refusal(f"postgresql://me:secret@{place}/work")
-    assert "cannot be reached" in told and "secret" not in told
+        with pytest.raises(StoreLost) as lost:
+            opened(f"postgresql://me:secret@{place}/work")
+    assert "cannot be reached" in str(lost.value) and "secret" not in str(lost.value)
+    assert lost.value.exit_code == 3, "a loop, or a Job of Kubernetes, begins it again once the database is back"
 
 
 def test_no_such_database_or_user(database: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import psycopg
 from psycopg import errors
 
-from onward.errors import OnwardError, StoreError, StoreMissing, StoreWriteError
+from onward.errors import OnwardError, StoreError, StoreLost, StoreMissing, StoreWriteError
 from onward.store.postgres.address import Address
 
 AGAIN = "nothing committed is lost, run the same command again"
@@ -64,7 +64,8 @@ def explain(
     if why is not None:
         return StoreError(f"{place} does not let us in: {why}")
     if is_lost(error):
-        return kind(f"{place} cannot be reached ({_first_line(error)}); {AGAIN}")
+        lost = StoreLost if kind is StoreError else kind
+        return lost(f"{place} cannot be reached ({_first_line(error)}); {AGAIN}")
     if isinstance(error, errors.InsufficientPrivilege):
         return StoreError(
             f"{place}: the user lacks rights ({_first_line(error)}); the schema {address.schema} has to be the user's "
