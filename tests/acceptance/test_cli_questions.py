@@ -185,6 +185,12 @@ def call(record):
     assert "next line" in said
 
 
+def test_an_export_says_what_is_not_in_it(place: Place) -> None:
+    partial = place.onward("export", "job.py", "--out", "part.jsonl")
+    assert partial.stderr == "onward: 12 of 200 records have no result yet, and are not in it\n"
+    assert place.onward("export", "job.py", "--state", "failed", "--out", "failed.jsonl").stderr == ""
+
+
 def test_export_by_suffix_and_flat(place: Place) -> None:
     assert "188 rows written to out.csv" in place.fine("export", "job.py", "--out", "out.csv", "--flat")
     with (place.folder / "out.csv").open(newline="") as file:

@@ -183,6 +183,9 @@ def test_which_job_is_said_by_the_store_if_it_has_one(tmp_path: Path) -> None:
     assert not (tmp_path / "new.db").exists()
     assert "job case: 5 records" in place.fine(*words, "--job", "case")
     assert "job more: 5 records" in place.fine(*words, "--job", "more")
+    old = place.onward("export", "job.py", "--out", "old.jsonl")
+    assert (old.returncode, len((tmp_path / "old.jsonl").read_text().splitlines())) == (0, 5)
+    assert "the job goes on in" in old.stderr and "new.db; what is done there is not in it" in old.stderr
     said = place.fine("run", "job.py", "--store", "new.db", "--json")
     assert json.loads(said)["counts"]["succeeded"] == 5
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from onward.cli import streams
-from onward.cli.target import About, find
+from onward.cli.target import About, Target, find
 
 
 def export(
@@ -24,11 +24,13 @@ def export(
     from onward import api, runner
 
     target = find(job, **about)
+    has_all = (state, generation) == ("succeeded", "last")
     if out is None and to is not None and table is not None and form is None:
         rows, changed = api.export_into(
             target.job, to, table, **target.asked, state=state, flat=flat, generation=generation, steps=steps or ()
         )
         streams.answer(f"{_rows(rows)} exported, {changed:,} of them new or changed in the table {table}")
+        _say_what_is_missing(target, rows if has_all else None)
         return 0
     strange = "" if form or out is None else runner.unknown_suffix(out)
     if strange:
@@ -39,7 +41,20 @@ def export(
     )
     if out != "-":
         streams.answer(f"{_rows(rows)} written to {out}")
+    _say_what_is_missing(target, rows if has_all else None)
     return 0
+
+
+def _say_what_is_missing(target: Target, rows: int | None) -> None:
+    """An export of a job that is not done, or goes on elsewhere, looks like any other. `rows`: None where there is not
+    to be one for each record."""
+    from onward import api
+
+    found = api.status(target.job, **target.asked)
+    if rows is not None and (missing := found["total"] - rows) > 0:
+        streams.err(f"onward: {missing:,} of {found['total']:,} records have no result yet, and are not in it")
+    if (moved := found["moved"]) is not None and moved["whole"]:
+        streams.err(f"onward: the job goes on in {moved['store']}; what is done there is not in it")
 
 
 def _rows(number: int) -> str:

@@ -73,7 +73,7 @@ INSERT INTO numbers (what, n) VALUES (:name, :number) ON CONFLICT (what) DO UPDA
 -- Who holds our locks and has been waiting for so long for the rest of what its client has to say.
 -- name: end_stopped
 SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a
-WHERE a.state = 'active' AND a.wait_event = 'ClientRead' AND a.state_change < clock_timestamp() - make_interval(secs => :seconds)
+WHERE a.state = 'active' AND a.wait_event = 'ClientRead' AND a.query NOT LIKE 'COPY %' AND a.state_change < clock_timestamp() - make_interval(secs => :seconds)
   AND EXISTS (SELECT 1 FROM pg_locks l WHERE l.pid = a.pid AND l.granted AND l.locktype = 'advisory'
               AND l.classid = (:lock_class & 4294967295)::oid)
 
