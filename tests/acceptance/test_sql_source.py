@@ -153,7 +153,7 @@ def test_a_bound_on_the_length_of_transactions_does_not_hold(database: str) -> N
 
 
 def test_an_address_with_what_is_no_setting(database: str) -> None:
-    with pytest.raises(SourceError, match=r'is not one that .*"schema"'):
+    with pytest.raises(SourceError, match=r'is not an address that .*"schema"'):
         read(postgres.in_schema(database, "x"), "SELECT 1 AS id")
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 
@@ -70,7 +71,7 @@ class TableSink:
             return self._write(_typed(table), table.read())
 
     def _write(self, columns: Mapping[str, Type], rows: Iterator[list[str | None]]) -> int:
-        strange = next((name for name in columns if not _is_unicode(name)), None)
+        strange = next((name for name in columns if "\0" in name or not _is_unicode(name)), None)
         if strange is not None:
             raise ExportError(f"{strange!r} cannot be the name of a column; export without --flat")
         with self._database.transaction() as target:
@@ -80,7 +81,7 @@ class TableSink:
             else:
                 self._check(list(there), list(columns))
             types = [(name, (there or columns)[name]) for name in columns]
-            number, self.changed = target.upsert(list(columns), (self._row(types, row) for row in rows))
+            number, self.changed = target.upsert(dict(types), (self._row(types, row) for row in rows))
         return number
 
     def _check(self, there: Sequence[str], wanted: Sequence[str]) -> None:
@@ -164,6 +165,10 @@ def _database(address: Address, table: tuple[str, ...]) -> Database:
         from onward.sinks.table_sqlite import SqliteTables
 
         return SqliteTables(address.file, table)
+    if any(name == "schema" for name, _ in parse_qsl(urlsplit(address.url).query, keep_blank_values=True)):
+        raise UsageError(
+            "the address of --to names a database; leave out ?schema=, and write --table SCHEMA.NAME for a table there"
+        )
     try:
         from onward.sinks.table_postgres import PostgresTables
     except ImportError as error:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
 from psycopg import errors
 
-from onward.errors import ExportError
+from onward.errors import ExportError, UsageError
 from onward.policy.addresses import Address
+from onward.sinks.table_misfits import LONGEST_SHOWN, Staged, is_of_a_row, misfit
 from onward.sinks.table_target import KEY, Target, Type, quoted
 
 CONNECT_SECONDS = 10
 LONGEST_NAME = 63
-_STAGED = quoted("onward_export")
+HAS_TRANSACTION_TIMEOUT = 170_000
+_STAGED = quoted("pg_temp", "onward_export")
 _BEGIN = (
     "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout TO 0; SET LOCAL lock_timeout TO '60s'; "
     "SET LOCAL idle_in_transaction_session_timeout TO 0; SET LOCAL synchronous_commit TO on"
@@ -38,9 +41,26 @@ _KNOWN = {
     "json": Type.JSON,
     "jsonb": Type.JSON,
 }
+_WAITS = {
+    Type.TEXT: "text",
+    Type.WHOLE: "bigint",
+    Type.FLOAT: "double precision",
+    Type.TRUTH: "boolean",
+    Type.JSON: "text",
+}
+_FOUND = """
+SELECT c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence = 't'
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)
+"""
+_TABLES = ("r", "p", "f", "v")
+"""Tables, partitioned or foreign ones, and views, which may pass on what is written to them."""
 _COLUMNS = """
-SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute a
-WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_catalog.pg_attribute a
+WHERE a.attrelid = $1::int8::oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+_IS_STORE = """
+SELECT count(*) = 4 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1 AND c.relname IN ('about', 'writers', 'checkpoints', 'history') AND c.relkind = 'r'
 """
 _GONE = (
     errors.AdminShutdown,
@@ -48,6 +68,17 @@ _GONE = (
     errors.CannotConnectNow,
     errors.TooManyConnections,
     errors.ConnectionException,
+)
+_REFUSED = (
+    "password",
+    "authentication failed",
+    "does not exist",
+    "no such user",
+    "no such database",
+    "no pg_hba.conf entry",
+    "is not permitted to log in",
+    "permission denied for database",
+    "could not translate host",
 )
 
 
@@ -57,18 +88,25 @@ class PostgresTables:
     def __init__(self, address: Address, table: tuple[str, ...]):
         self._address = address
         self._table = table
+        try:
+            self._given = psycopg.conninfo.conninfo_to_dict(address.url)
+        except psycopg.Error as error:
+            said = address.masked(_first_line(error))
+            raise UsageError(f"{address.shown} is not an address that PostgreSQL's library reads: {said}") from None
 
     @contextmanager
     def transaction(self) -> Iterator[Target]:
         with self._in_words():
-            given = psycopg.conninfo.conninfo_to_dict(self._address.url)
-            settings: dict[str, Any] = {"connect_timeout": str(CONNECT_SECONDS), "application_name": "onward", **given}
+            settings: dict[str, Any] = {"connect_timeout": str(CONNECT_SECONDS), "application_name": "onward"}
+            settings |= self._given
             connection = psycopg.connect(
                 **{**settings, "client_encoding": "UTF8"}, autocommit=True, cursor_factory=psycopg.RawCursor
             )
             with contextlib.closing(connection):
                 connection.prepare_threshold = None
                 connection.execute(_BEGIN)
+                if connection.info.server_version >= HAS_TRANSACTION_TIMEOUT:
+                    connection.execute("SET LOCAL transaction_timeout TO 0")
                 # Two exports that make the same table take turns.
                 connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", [quoted(*self._table)])
                 yield _PostgresTarget(connection, self._table)
@@ -85,12 +123,19 @@ class PostgresTables:
     def _said(self, error: psycopg.Error) -> ExportError:
         place = self._address.shown
         said = self._address.masked(_first_line(error))
+        if isinstance(error, psycopg.OperationalError) and error.sqlstate is None and _is_refusal(error):
+            return ExportError(f"{place} does not let us in: {said}; nothing was written")
         if isinstance(error, _GONE) or (isinstance(error, psycopg.OperationalError) and error.sqlstate is None):
             return ExportError(
                 f"{place} cannot be reached, or was lost ({said}); all was written or nothing: try again"
             )
         if isinstance(error, errors.InsufficientPrivilege):
             return ExportError(f"{place}: the user lacks rights ({said}); nothing was written")
+        if isinstance(error, errors.InvalidSchemaName) and len(self._table) == 1:
+            return ExportError(
+                f"{place} has no schema where a table of this name would be made ({said}): write "
+                f"schema.{self._table[0]}; nothing was written"
+            )
         if isinstance(error, errors.InvalidSchemaName):
             return ExportError(f"{place} has no schema {self._table[0]!r}: make it first; nothing was written")
         if isinstance(error, errors.InvalidColumnReference):
@@ -101,45 +146,107 @@ class PostgresTables:
 class _PostgresTarget:
     def __init__(self, connection: psycopg.Connection[Any], table: tuple[str, ...]):
         self._connection = connection
-        self._table = table
+        self._named = table
+        self._table = quoted(*table)
+        self._casts: dict[str, str] = {}
 
     def columns(self) -> dict[str, Type] | None:
-        _check_names(self._table)
-        rows = self._connection.execute(_COLUMNS.encode(), [quoted(*self._table)]).fetchall()
+        _check_names(self._named)
+        number = self._find()
+        if number is None:
+            return None
+        rows = self._connection.execute(_COLUMNS.encode(), [number]).fetchall()
         for name, declared in rows:
             if declared not in _KNOWN:
                 raise ExportError(
-                    f'column "{name}" of {".".join(self._table)} is of type {declared}, which an export does not '
-                    "write; nothing was written"
+                    f'column "{name}" of {self._shown} is of type {declared}, which an export does not write; nothing '
+                    "was written"
                 )
+        self._casts = {name: f"::{declared}" if _KNOWN[declared] is Type.JSON else "" for name, declared in rows}
         return {name: _KNOWN[declared] for name, declared in rows} or None
+
+    @property
+    def _shown(self) -> str:
+        return ".".join(self._named)
+
+    def _find(self) -> int | None:
+        """The table's number, where there is one. From here on it is named with its schema, so that no temporary table
+        is taken for it. Raises ExportError for what no export may go to."""
+        found = self._connection.execute(_FOUND.encode(), [self._table]).fetchone()
+        if found is None:
+            schema = self._named[0] if len(self._named) == 2 else self._asked("SELECT current_schema()")
+            self._refuse_schema(schema, (schema or "").startswith("pg_temp"))
+            return None
+        number, schema, name, kind, is_temporary = found
+        self._refuse_schema(schema, is_temporary)
+        if kind not in _TABLES:
+            raise ExportError(f"{self._shown} is there and is no table; nothing was written: give another --table")
+        self._table = quoted(schema, name)
+        return int(number)
+
+    def _refuse_schema(self, schema: str | None, is_temporary: bool) -> None:
+        if is_temporary:
+            raise ExportError(
+                f"{self._shown} would be a temporary table, which goes with the connection; nothing was written: give "
+                "--table another schema"
+            )
+        if self._asked(_IS_STORE, schema):
+            raise ExportError(
+                f"the schema {schema} is a store of onward, where no other tables belong; nothing was written: give "
+                "--table another schema"
+            )
+
+    def _asked(self, question: str, *parameters: str | None) -> Any:
+        row = self._connection.execute(question.encode(), parameters).fetchone()
+        return row[0] if row else None
 
     def create(self, columns: Mapping[str, Type]) -> None:
         _check_names(columns)
         listed = ", ".join(
             f"{quoted(name)} {_MADE[type_]}{' PRIMARY KEY' if name == KEY else ''}" for name, type_ in columns.items()
         )
-        self._connection.execute(f"CREATE TABLE {quoted(*self._table)} ({listed})".encode())
+        self._connection.execute(f"CREATE TABLE {self._table} ({listed})".encode())
+        self.columns()
 
-    def upsert(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> tuple[int, int]:
-        names = ", ".join(quoted(name) for name in columns)
-        others = [quoted(name) for name in columns if name != KEY]
-        table = quoted(*self._table)
-        self._connection.execute(f"CREATE TEMPORARY TABLE {_STAGED} (LIKE {table}) ON COMMIT DROP".encode())
+    def upsert(self, columns: Mapping[str, Type], rows: Iterable[Sequence[Any]]) -> tuple[int, int]:
+        held = {name: f"c{place}" for place, name in enumerate(columns)}
+        staged = Staged(_STAGED, self._table, held, self._casts)
+        number = self._stage(staged, columns, rows)
+        self._connection.execute("SAVEPOINT onward_export")
+        try:
+            return number, max(self._bring(staged, "true").rowcount, 0)
+        except psycopg.Error as error:
+            if not is_of_a_row(error):
+                raise
+            self._connection.execute("ROLLBACK TO SAVEPOINT onward_export")
+            found = misfit(self._connection, staged, partial(self._bring, staged))
+            if found is None:
+                raise
+            shown = found[0] if len(found[0]) <= LONGEST_SHOWN else f"{found[0][:LONGEST_SHOWN]}…"
+            raise ExportError(
+                f"the table {self._shown} does not take the record {shown}: {found[1]}. Nothing was written"
+            ) from None
+
+    def _stage(self, staged: Staged, columns: Mapping[str, Type], rows: Iterable[Sequence[Any]]) -> int:
+        listed = ", ".join(f"{staged.held[name]} {_WAITS[type_]}" for name, type_ in columns.items())
+        self._connection.execute(f"CREATE TEMPORARY TABLE {_STAGED} ({listed}) ON COMMIT DROP".encode())
         number = 0
-        with (
-            self._connection.cursor() as cursor,
-            cursor.copy(f"COPY {_STAGED} ({names}) FROM STDIN".encode()) as copy,
-        ):
+        with self._connection.cursor() as cursor, cursor.copy(f"COPY {_STAGED} FROM STDIN".encode()) as copy:
             for number, row in enumerate(rows, 1):  # noqa: B007 - used behind the loop
                 copy.write_row([_held(part) for part in row])
+        return number
+
+    def _bring(self, staged: Staged, where: str) -> psycopg.Cursor[Any]:
+        names = ", ".join(quoted(name) for name in staged.held)
+        values = ", ".join(staged.value(name) for name in staged.held)
+        others = [quoted(name) for name in staged.held if name != KEY]
         differs = " OR ".join(f"there.{name}::text IS DISTINCT FROM excluded.{name}::text" for name in others)
         taken = ", ".join(f"{name} = excluded.{name}" for name in others)
         statement = (
-            f"INSERT INTO {table} AS there ({names}) SELECT {names} FROM {_STAGED} "
+            f"INSERT INTO {self._table} AS there ({names}) SELECT {values} FROM {staged.name} WHERE {where} "
             f"ON CONFLICT ({quoted(KEY)}) DO UPDATE SET {taken} WHERE {differs}"
         )
-        return number, max(self._connection.execute(statement.encode()).rowcount, 0)
+        return self._connection.execute(statement.encode())
 
 
 def _held(part: Any) -> Any:
@@ -154,6 +261,11 @@ def _check_names(names: Iterable[str]) -> None:
             raise ExportError(
                 f"{name!r} cannot be a name in PostgreSQL (1 to {LONGEST_NAME} bytes); nothing was written"
             )
+
+
+def _is_refusal(error: psycopg.Error) -> bool:
+    """Whether a server, or what leads to it, will say the same each time."""
+    return any(sign in str(error) for sign in _REFUSED)
 
 
 def _first_line(error: psycopg.Error) -> str:

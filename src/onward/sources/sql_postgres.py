@@ -144,7 +144,7 @@ def _missing(address: Address) -> dict[str, str]:
         given = psycopg.conninfo.conninfo_to_dict(address.url)
     except psycopg.Error as error:
         said = address.masked(_first_line(error))
-        raise SourceError(f"the address {address.shown} is not one that PostgreSQL's library reads: {said}") from None
+        raise SourceError(f"{address.shown} is not an address that PostgreSQL's library reads: {said}") from None
     kept = {
         "application_name": "onward",
         "connect_timeout": str(CONNECT_SECONDS),
