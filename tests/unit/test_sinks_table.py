@@ -274,6 +274,16 @@ def test_what_has_the_name_and_is_no_table(server_table: Table) -> None:
         server_table.write(row(1, {}))
 
 
+@pytest.mark.parametrize(
+    "made", ["TABLE out ({}, PRIMARY KEY (key) DEFERRABLE)", "TABLE there ({}); CREATE VIEW out AS TABLE there LIMIT 1"]
+)
+def test_what_takes_no_upserts(server_table: Table, made: str) -> None:
+    columns = "key text, input json, outputs json, state text, versions json, generation int"
+    server_table.query(f"CREATE {made.format(columns)}")
+    with pytest.raises(ExportError, match="rows cannot be upserted into"):
+        server_table.write(row(1, {}))
+
+
 def test_the_schema_of_a_store_takes_no_tables(server_table: Table) -> None:
     url = postgres.in_schema(server_table.url, server_table.schema)
     assert runner.make_store(url)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 
@@ -165,10 +164,6 @@ def _database(address: Address, table: tuple[str, ...]) -> Database:
         from onward.sinks.table_sqlite import SqliteTables
 
         return SqliteTables(address.file, table)
-    if any(name == "schema" for name, _ in parse_qsl(urlsplit(address.url).query, keep_blank_values=True)):
-        raise UsageError(
-            "the address of --to names a database; leave out ?schema=, and write --table SCHEMA.NAME for a table there"
-        )
     try:
         from onward.sinks.table_postgres import PostgresTables
     except ImportError as error:

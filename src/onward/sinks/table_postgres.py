@@ -69,6 +69,7 @@ _GONE = (
     errors.TooManyConnections,
     errors.ConnectionException,
 )
+_NOT_UPSERTED = (errors.ObjectNotInPrerequisiteState, errors.FeatureNotSupported, errors.WrongObjectType)
 _REFUSED = (
     "password",
     "authentication failed",
@@ -92,6 +93,11 @@ class PostgresTables:
             self._given = psycopg.conninfo.conninfo_to_dict(address.url)
         except psycopg.Error as error:
             said = address.masked(_first_line(error))
+            if '"schema"' in said:
+                raise UsageError(
+                    "the address of --to names a database; leave out ?schema=, and write --table SCHEMA.NAME for a "
+                    "table there"
+                ) from None
             raise UsageError(f"{address.shown} is not an address that PostgreSQL's library reads: {said}") from None
 
     @contextmanager
@@ -140,6 +146,8 @@ class PostgresTables:
             return ExportError(f"{place} has no schema {self._table[0]!r}: make it first; nothing was written")
         if isinstance(error, errors.InvalidColumnReference):
             return ExportError(f"the column key of {'.'.join(self._table)} is not its primary key; nothing was written")
+        if isinstance(error, _NOT_UPSERTED):
+            return ExportError(f"rows cannot be upserted into {'.'.join(self._table)} ({said}); nothing was written")
         return ExportError(f"{place}: {said}; nothing was written")
 
 
