@@ -39,6 +39,13 @@ TABLE_DEFECTS = (
         (TABLES, "-k", "record_and_column or breaks_a_rule"),
     ),
     Defect(
+        "old-keys-are-new",
+        "keys of any length that are there already are taken for new ones",
+        "sinks/table_postgres.py",
+        (("WHERE there.{key} = {staged.held[KEY]})", "WHERE there.{key} <> {staged.held[KEY]})"),),
+        (TABLES, "-k", "any_length"),
+    ),
+    Defect(
         "written-into-the-temporary",
         "rows go into a table that goes with the connection",
         "sinks/table_postgres.py",

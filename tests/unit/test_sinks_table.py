@@ -238,15 +238,32 @@ def test_record_and_column_are_named_where_a_value_does_not_fit(
     assert server_table.write(*fine) == (1000, 1000)
 
 
-def test_a_key_that_no_index_holds(table: Table) -> None:
-    long = "long" + "".join(hashlib.sha256(bytes([number])).hexdigest() for number in range(150))
-    rows = [row("a", {}), row(long, {}), row("b", {})]
-    if table.kind == "sqlite":
-        assert table.write(*rows) == (3, 3)
-        return
-    with pytest.raises(ExportError, match=r'the record "long.*…: its key has 9,606 bytes, and an index of PostgreSQL'):
-        table.write(*rows)
-    assert table.query(f"SELECT to_regclass('{table.schema}.out')") == [(None,)]
+HASHES = "".join(hashlib.sha256(bytes([part])).hexdigest() for part in range(150))
+LONG = [f"long{number}{HASHES}" for number in (1, 2)]
+
+
+def test_no_records_make_a_table_of_none(table: Table) -> None:
+    assert table.write() == (0, 0)
+    assert table.rows() == []
+
+
+def test_a_table_that_an_export_makes_takes_keys_of_any_length(table: Table) -> None:
+    rows = [row("a", {}), row(LONG[0], {"n": 1}), row("b", {}), row(LONG[1], {})]
+    assert table.write(*rows) == (4, 4)
+    assert table.write(*rows) == (4, 0)
+    changed = [row("a", {}), row(LONG[0], {"n": 2}), row("b", {}, 1), row(LONG[1], {}), row("c", {})]
+    assert table.write(*changed) == (5, 3)
+    keys = [json.dumps(key) for key in ("a", "b", "c", *LONG)]
+    assert [tuple(one) for one in table.rows("key, generation")] == [*zip(keys, (0, 1, 0, 0, 0), strict=True)]
+    with pytest.raises(Exception, match=r"violates|constraint failed"):
+        table.query(f"INSERT INTO out (key) VALUES ('{keys[-1]}')")
+
+
+def test_a_key_that_no_index_holds(server_table: Table) -> None:
+    server_table.write(row("a", {}))
+    with pytest.raises(ExportError, match=r'the record "long2.*…: its key has 9,607 bytes, and an index of PostgreSQL'):
+        server_table.write(row("a", {}), row("b", {}), row(LONG[1], {}), row("c", {}))
+    assert server_table.rows("key") == [('"a"',)]
 
 
 def test_a_table_may_have_any_name(table: Table) -> None:

@@ -15,7 +15,7 @@ from onward.sinks.table_target import KEY, quoted
 OFFSETS = 2_048
 """More than a page of a table can have rows."""
 SMALLEST_PAGE = 1_024
-LONGEST_INDEXED = 2_000
+LONGEST_INDEXED = 2_600
 LONGEST_SHOWN = 60
 _CLASSES = ("22", "23", "54", "P0")
 """Of SQLSTATE: what is wrong with a value, breaks a constraint, exceeds a limit, or a trigger refuses."""
@@ -79,7 +79,10 @@ def _why(connection: psycopg.Connection[Any], staged: Staged, error: psycopg.Err
     said = error.diag.message_primary or str(error)
     size = len(key.encode())
     if isinstance(error, errors.ProgramLimitExceeded) and size > LONGEST_INDEXED:
-        return f"its key has {size:,} bytes, and an index of PostgreSQL holds at most some 2,700 of a key ({said})"
+        return (
+            f"its key has {size:,} bytes, and an index of PostgreSQL holds at most some 2,700 of a key ({said}). An "
+            "export that makes the table itself makes one that takes it"
+        )
     column = error.diag.column_name or _column(connection, staged, where)
     if column is None or column not in staged.held:
         return said

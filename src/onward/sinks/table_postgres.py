@@ -13,7 +13,7 @@ from psycopg import errors
 
 from onward.errors import ExportError, UsageError
 from onward.policy.addresses import Address
-from onward.sinks.table_misfits import LONGEST_SHOWN, Staged, is_of_a_row, misfit
+from onward.sinks.table_misfits import LONGEST_INDEXED, LONGEST_SHOWN, Staged, is_of_a_row, misfit
 from onward.sinks.table_target import KEY, Target, Type, quoted
 
 CONNECT_SECONDS = 10
@@ -58,6 +58,15 @@ _COLUMNS = """
 SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_catalog.pg_attribute a
 WHERE a.attrelid = $1::int8::oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
+_EXCLUDES = """
+SELECT count(*) > 0 FROM pg_catalog.pg_constraint c
+JOIN pg_catalog.pg_attribute a ON a.attrelid = c.conrelid AND c.conkey = ARRAY[a.attnum]
+JOIN pg_catalog.pg_index i ON i.indexrelid = c.conindid
+WHERE c.conrelid = $1::int8::oid AND c.contype = 'x' AND NOT c.condeferrable AND i.indpred IS NULL
+    AND a.attname = $2 AND c.conexclop = ARRAY['pg_catalog.=(text,text)'::regoperator::oid]
+"""
+"""Whether equal keys are kept out by a constraint that takes keys of any length, as no unique index does."""
+_PRIMARY = "SELECT conname FROM pg_catalog.pg_constraint WHERE conrelid = to_regclass($1) AND contype = 'p'"
 _IS_STORE = """
 SELECT count(*) = 4 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = $1 AND c.relname IN ('about', 'writers', 'checkpoints', 'history') AND c.relkind = 'r'
@@ -157,12 +166,14 @@ class _PostgresTarget:
         self._named = table
         self._table = quoted(*table)
         self._casts: dict[str, str] = {}
+        self._is_made = self._excludes = False
 
     def columns(self) -> dict[str, Type] | None:
         _check_names(self._named)
         number = self._find()
         if number is None:
             return None
+        self._excludes = bool(self._asked(_EXCLUDES, number, KEY))
         rows = self._connection.execute(_COLUMNS.encode(), [number]).fetchall()
         for name, declared in rows:
             if declared not in _KNOWN:
@@ -204,7 +215,7 @@ class _PostgresTarget:
                 "--table another schema"
             )
 
-    def _asked(self, question: str, *parameters: str | None) -> Any:
+    def _asked(self, question: str, *parameters: str | int | None) -> Any:
         row = self._connection.execute(question.encode(), parameters).fetchone()
         return row[0] if row else None
 
@@ -215,14 +226,28 @@ class _PostgresTarget:
         )
         self._connection.execute(f"CREATE TABLE {self._table} ({listed})".encode())
         self.columns()
+        self._is_made = True
+
+    def _take_long_keys(self) -> None:
+        """No unique index holds them, but equal ones can be kept out of a table, new and empty, by a hash."""
+        name = self._asked(_PRIMARY, self._table)
+        key = quoted(KEY)
+        self._connection.execute(
+            f"ALTER TABLE {self._table} DROP CONSTRAINT {quoted(name)}, ALTER {key} SET NOT NULL, "
+            f"ADD EXCLUDE USING hash ({key} WITH OPERATOR(pg_catalog.=))".encode()
+        )
+        self._excludes = True
 
     def upsert(self, columns: Mapping[str, Type], rows: Iterable[Sequence[Any]]) -> tuple[int, int]:
         held = {name: f"c{place}" for place, name in enumerate(columns)}
         staged = Staged(_STAGED, self._table, held, self._casts)
         number = self._stage(staged, columns, rows)
+        longest = f"SELECT coalesce(max(octet_length({held[KEY]})), 0) FROM {_STAGED}"
+        if self._is_made and self._asked(longest) > LONGEST_INDEXED:
+            self._take_long_keys()
         self._connection.execute("SAVEPOINT onward_export")
         try:
-            return number, max(self._bring(staged, "true").rowcount, 0)
+            return number, self._bring(staged, "true")
         except psycopg.Error as error:
             if not is_of_a_row(error):
                 raise
@@ -244,17 +269,44 @@ class _PostgresTarget:
                 copy.write_row([_held(part) for part in row])
         return number
 
-    def _bring(self, staged: Staged, where: str) -> psycopg.Cursor[Any]:
+    def _bring(self, staged: Staged, where: str) -> int:
+        """Bring in the rows of which a condition is true; how many changed something."""
+        return sum(
+            max(self._connection.execute(statement.encode()).rowcount, 0)
+            for statement in (self._by_two(staged, where) if self._excludes else self._by_one(staged, where))
+        )
+
+    def _by_one(self, staged: Staged, where: str) -> tuple[str, ...]:
         names = ", ".join(quoted(name) for name in staged.held)
         values = ", ".join(staged.value(name) for name in staged.held)
-        others = [quoted(name) for name in staged.held if name != KEY]
-        differs = " OR ".join(f"there.{name}::text IS DISTINCT FROM excluded.{name}::text" for name in others)
-        taken = ", ".join(f"{name} = excluded.{name}" for name in others)
-        statement = (
+        taken, differs = _changes(staged, "excluded")
+        return (
             f"INSERT INTO {self._table} AS there ({names}) SELECT {values} FROM {staged.name} WHERE {where} "
-            f"ON CONFLICT ({quoted(KEY)}) DO UPDATE SET {taken} WHERE {differs}"
+            f"ON CONFLICT ({quoted(KEY)}) DO UPDATE SET {taken} WHERE {differs}",
         )
-        return self._connection.execute(statement.encode())
+
+    def _by_two(self, staged: Staged, where: str) -> tuple[str, ...]:
+        """ON CONFLICT knows unique indexes alone; exports take turns, so that nothing comes between these."""
+        names = ", ".join(quoted(name) for name in staged.held)
+        values = ", ".join(staged.value(name) for name in staged.held)
+        named = ", ".join(f"{staged.value(name)} AS {quoted(name)}" for name in staged.held)
+        taken, differs = _changes(staged, "here")
+        key = quoted(KEY)
+        return (
+            f"UPDATE {self._table} AS there SET {taken} FROM (SELECT {named} FROM {staged.name} WHERE {where}) here "
+            f"WHERE there.{key} = here.{key} AND ({differs})",
+            f"INSERT INTO {self._table} ({names}) SELECT {values} FROM {staged.name} WHERE {where} "
+            f"AND NOT EXISTS (SELECT FROM {self._table} there WHERE there.{key} = {staged.held[KEY]})",
+        )
+
+
+def _changes(staged: Staged, new: str) -> tuple[str, str]:
+    """What sets a row's columns to its new values, and the condition that any of them is another."""
+    others = [quoted(name) for name in staged.held if name != KEY]
+    return (
+        ", ".join(f"{name} = {new}.{name}" for name in others),
+        " OR ".join(f"there.{name}::text IS DISTINCT FROM {new}.{name}::text" for name in others),
+    )
 
 
 def _held(part: Any) -> Any:

@@ -12,6 +12,8 @@ from typing import Any
 from onward.sources.sql_rows import Unfit
 
 LONGEST_SHOWN = 60
+FEW_DIGITS = 600
+"""Of so many Python makes a number in any case."""
 _NUMERIC = re.compile(r"-?\d+(\.\d+)?")
 _DATE = re.compile(r"(?!0000)\d{4}-\d\d-\d\d")
 _TIMESTAMP = re.compile(r"((?!0000)\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.\d+)?([+-]\d\d(?::\d\d)*)?")
@@ -21,10 +23,9 @@ _UTC = ("+00", "+00:00")
 
 def json_value(text: str) -> Any:
     """The value that JSON text says, if nothing of it gets lost. Raises Unfit."""
+    decoder = _CAREFUL if "-0" in text or len(text) > FEW_DIGITS else _QUICK
     try:
-        return json.loads(
-            text, parse_float=_exact, parse_int=_whole, parse_constant=_no_number, object_pairs_hook=_object
-        )
+        return decoder.decode(text)
     except RecursionError:
         raise Unfit("is nested too deeply") from None
     except ValueError as error:
@@ -71,6 +72,11 @@ def _shown(text: str) -> str:
 
 def _no_number(text: str) -> Any:
     raise Unfit(f"has {text}, which JSON cannot hold")
+
+
+_QUICK = json.JSONDecoder(parse_float=_exact, parse_constant=_no_number, object_pairs_hook=_object)
+_CAREFUL = json.JSONDecoder(parse_float=_exact, parse_int=_whole, parse_constant=_no_number, object_pairs_hook=_object)
+"""The one that knows the whole numbers of which something would get lost."""
 
 
 def numeric(text: str) -> str:
