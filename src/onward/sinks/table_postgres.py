@@ -13,6 +13,7 @@ from psycopg import errors
 
 from onward.errors import ExportError, UsageError
 from onward.policy.addresses import Address
+from onward.policy.refusals import refusal
 from onward.sinks.table_misfits import LONGEST_INDEXED, LONGEST_SHOWN, Staged, is_of_a_row, misfit
 from onward.sinks.table_target import KEY, Target, Type, quoted
 
@@ -79,17 +80,6 @@ _GONE = (
     errors.ConnectionException,
 )
 _NOT_UPSERTED = (errors.ObjectNotInPrerequisiteState, errors.FeatureNotSupported, errors.WrongObjectType)
-_REFUSED = (
-    "password",
-    "authentication failed",
-    "does not exist",
-    "no such user",
-    "no such database",
-    "no pg_hba.conf entry",
-    "is not permitted to log in",
-    "permission denied for database",
-    "could not translate host",
-)
 
 
 class PostgresTables:
@@ -138,9 +128,10 @@ class PostgresTables:
     def _said(self, error: psycopg.Error) -> ExportError:
         place = self._address.shown
         said = self._address.masked(_first_line(error))
-        if isinstance(error, psycopg.OperationalError) and error.sqlstate is None and _is_refusal(error):
-            return ExportError(f"{place} does not let us in: {said}; nothing was written")
-        if isinstance(error, _GONE) or (isinstance(error, psycopg.OperationalError) and error.sqlstate is None):
+        unreached = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+        if unreached and (why := refusal(str(error))):
+            return ExportError(f"{place} {why}: {said}; nothing was written")
+        if unreached or isinstance(error, _GONE):
             return ExportError(
                 f"{place} cannot be reached, or was lost ({said}); all was written or nothing: try again"
             )
@@ -321,11 +312,6 @@ def _check_names(names: Iterable[str]) -> None:
             raise ExportError(
                 f"{name!r} cannot be a name in PostgreSQL (1 to {LONGEST_NAME} bytes); nothing was written"
             )
-
-
-def _is_refusal(error: psycopg.Error) -> bool:
-    """Whether a server, or what leads to it, will say the same each time."""
-    return any(sign in str(error) for sign in _REFUSED)
 
 
 def _first_line(error: psycopg.Error) -> str:

@@ -13,6 +13,7 @@ from psycopg.types.string import TextLoader
 
 from onward.errors import SourceError, SourceLost
 from onward.policy.addresses import Address
+from onward.policy.refusals import refusal
 from onward.sources import sql_types
 from onward.sources.sql_rows import Pace, Row, size_of
 
@@ -33,13 +34,6 @@ _LOST = (
     errors.TransactionTimeout,
     errors.SerializationFailure,
     errors.InsufficientResources,
-)
-_REFUSED = (
-    "password",
-    "does not exist",
-    "no pg_hba.conf entry",
-    "is not permitted to log in",
-    "could not translate host",
 )
 
 
@@ -123,14 +117,11 @@ class PostgresRows:
 
     def _said(self, error: psycopg.Error) -> SourceError:
         place, said = self._address.shown, self._address.masked(_first_line(error))
-        if isinstance(error, _LOST) or (
-            isinstance(error, psycopg.OperationalError)
-            and error.sqlstate is None
-            and not any(sign in str(error) for sign in _REFUSED)
-        ):
+        unreached = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+        if unreached and (why := refusal(str(error))):
+            return SourceError(f"{place} {why}: {said}")
+        if unreached or isinstance(error, _LOST):
             return SourceLost(f"{place} cannot be reached, or was lost ({said}); run the same command again")
-        if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
-            return SourceError(f"{place} does not let us in: {said}")
         if isinstance(error, errors.ReadOnlySqlTransaction):
             return SourceError(f"{place}: the query changes data ({said}); a source only reads")
         if isinstance(error, errors.UntranslatableCharacter | errors.CharacterNotInRepertoire):
