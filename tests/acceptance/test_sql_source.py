@@ -324,13 +324,9 @@ def test_fewer_rows_than_a_thousand_are_worked_on_where_the_connection_is_lost(t
 def test_who_is_not_let_in_is_told_so(database: str) -> None:
     """Nothing that another try would mend: code 2 even where a run had begun."""
     elsewhere = urlsplit(database)._replace(path="/nowhere_at_all").geturl()
-    for url, why in (
-        (elsewhere, "does not let us in: .*does not exist"),
-        ("postgresql://a@b.invalid/c", "is not there"),
-    ):
-        with pytest.raises(SourceError, match=why) as said:
-            read(url, "SELECT 1 AS id")
-        assert not isinstance(said.value, SourceLost) and "again" not in str(said.value)
+    with pytest.raises(SourceError, match=r"does not let us in: .*does not exist") as said:
+        read(elsewhere, "SELECT 1 AS id")
+    assert not isinstance(said.value, SourceLost) and "again" not in str(said.value)
 
 
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:
