@@ -16,7 +16,7 @@ import onward
 from acceptance.jobs import Place, plain, wait_until
 from helpers import postgres
 from onward.errors import SourceError, SourceLost
-from onward.sources import sql_postgres
+from onward.sources import sql_rows
 
 ROWS = 5000
 JOB = """
@@ -57,6 +57,9 @@ REFUSED = {
     "'Infinity'::numeric": 'column "c" is Infinity, which JSON cannot hold',
     "'infinity'::timestamp": 'column "c" is infinity, which is no moment',
     "'0044-03-15 BC'::date": 'column "c" is 0044-03-15 BC, which is no date',
+    '\'{"a": 1, "b": {"c": 2, "c": 3}}\'::json': 'column "c" has "c" twice in one object',
+    "'1e-99999999999999999999'::json": 'column "c" has the number 1e-99999999999999999999',
+    "('[' || repeat('7', 5000) || ']')::json": 'column "c" has a number of 5,000 digits, 7777',
     "'0.12345678901234567890123'::jsonb": 'column "c" has the number 0.12345678901234567890123',
 }
 
@@ -86,6 +89,72 @@ def test_values(database: str) -> None:
     assert not bad
     for place, (expression, value) in enumerate(TYPES.items()):
         assert record[f"c{place}"] == value and type(record[f"c{place}"]) is type(value), expression
+
+
+MADE = """
+CREATE TYPE {schema}.mood AS ENUM ('sad', 'very "happy"');
+CREATE DOMAIN {schema}.small AS int CHECK (VALUE < 100);
+CREATE DOMAIN {schema}.smaller AS {schema}.small;
+CREATE DOMAIN {schema}.day AS date;
+CREATE DOMAIN {schema}.row AS int[];
+CREATE DOMAIN {schema}.grid AS {schema}.row[];
+CREATE TYPE {schema}.pair AS (a int, b text);
+"""
+ARRAYS = {
+    "ARRAY['sad', NULL, 'very \"happy\"']::{schema}.mood[]": ["sad", None, 'very "happy"'],
+    "ARRAY[[1, 2], [3, NULL]]::{schema}.small[]": [[1, 2], [3, None]],
+    "ARRAY[7]::{schema}.smaller[]": [7],
+    "7::{schema}.smaller": 7,
+    "'[3:4]={{1,2}}'::{schema}.row": [1, 2],
+    "ARRAY['{{1,2}}', '{{}}', NULL]::{schema}.row[]": [[1, 2], [], None],
+    "ARRAY['{{1,2}}']::{schema}.row[]::{schema}.grid": [[1, 2]],
+    "ARRAY['2026-01-31']::{schema}.day[]": ["2026-01-31"],
+    "ARRAY[ROW(1, 'x y')]::{schema}.pair[]": ['(1,"x y")'],
+    "ARRAY[ROW(1, 2)]": ["(1,2)"],
+    "ARRAY['{{[1,3),[5,9)}}']::int4multirange[]": ["{[1,3),[5,9)}"],
+    "ARRAY['[1,3)']::int4range[]": ["[1,3)"],
+    "ARRAY['((1,1),(0,0))', '((2,2),(0,0))']::box[]": ["(1,1),(0,0)", "(2,2),(0,0)"],
+    "ARRAY['a b', 'c']::tsvector[]": ["'a' 'b'", "'c'"],
+    "'1 2'::int2vector": "1 2",
+    "ARRAY['1 2']::int2vector[]": ["1 2"],
+    "ARRAY['{{\"a\": 1}}']::jsonb[]": [{"a": 1}],
+}
+
+
+def test_arrays_of_all_kinds_are_lists_of_what_their_elements_are(database: str) -> None:
+    schema = postgres.new_schema()
+    with psycopg.connect(database, autocommit=True) as own:
+        own.execute(f"CREATE SCHEMA {schema};" + MADE.format(schema=schema))
+        try:
+            listed = ", ".join(f"{one.format(schema=schema)} AS c{place}" for place, one in enumerate(ARRAYS))
+            (record,), bad = read(database, f"SELECT 'k' AS id, {listed}")
+            assert not bad
+            for place, (expression, value) in enumerate(ARRAYS.items()):
+                assert record[f"c{place}"] == value, expression
+            _, bad = read(database, f"SELECT 'k' AS id, ARRAY['infinity']::{schema}.day[] AS c")
+            assert 'column "c" is infinity, which is no date' in bad[0]
+        finally:
+            own.execute(f"DROP SCHEMA {schema} CASCADE")
+
+
+def test_arrays_that_do_not_say_of_what_are_refused(database: str) -> None:
+    with pytest.raises(SourceError, match='column "c" is of type anyarray, which does not say what its elements are'):
+        read(database, "SELECT attname AS id, most_common_vals AS c FROM pg_stats")
+
+
+def test_a_bound_on_the_length_of_transactions_does_not_hold(database: str) -> None:
+    """It would cut a long query off each time anew."""
+    with psycopg.connect(database) as own:
+        if own.info.server_version < 170_000:
+            pytest.skip("PostgreSQL has this bound from 17 on")
+    bound = f"{database}{'&' if '?' in database else '?'}options=-ctransaction_timeout%3D1500"
+    records, _ = read(bound, "SELECT n AS id, pg_sleep(0.02) IS NULL AS z FROM generate_series(1, 100) n")
+    assert len(records) == 100
+
+
+def test_an_address_with_what_is_no_setting(database: str) -> None:
+    with pytest.raises(SourceError, match=r'is not an address that .*"schema"'):
+        read(postgres.in_schema(database, "x"), "SELECT 1 AS id")
 
 
 def test_values_that_json_cannot_hold_make_bad_lines(database: str) -> None:
@@ -138,7 +207,7 @@ def test_a_page_is_small_where_rows_are_big(database: str, monkeypatch: pytest.M
         return fetch(self, size)
 
     monkeypatch.setattr(psycopg.ServerCursor, "fetchmany", counted)
-    monkeypatch.setattr(sql_postgres, "MOST_CHARACTERS", 1 << 20)
+    monkeypatch.setattr(sql_rows, "MOST_CHARACTERS", 1 << 20)
     query = "SELECT n AS id, repeat('x', 100000) AS body FROM generate_series(1, 300) n"
     records, _ = read(database, query)
     assert len(records) == 300 and max(asked[1:]) <= 10
@@ -198,17 +267,66 @@ def test_a_connection_that_is_lost_while_it_is_read(tmp_path: Path, database: st
     place = Place(tmp_path, text)
     run = place.start("run", "job.py")
     wait_until(lambda: (tmp_path / "calls.log").exists() and len(place.calls()) > 1000)
-    ask = (
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-        "WHERE query LIKE '%onward_rows%' AND pid <> pg_backend_pid()"
-    )
-    with psycopg.connect(database, autocommit=True) as own:
-        own.execute(ask.encode())
+    cut_off(database)
     assert run.wait(60) == 3
     said = (tmp_path / "said.txt").read_text()
     assert "cannot be reached, or was lost" in said and "run the same command again" in said
     plain(said)
     assert place.status()["counts"]["succeeded"] >= 1000
+
+
+SLOW = (
+    "SELECT n AS id, 'x' AS body, CASE WHEN n <= {fast} THEN NULL ELSE pg_sleep({seconds}) END IS NULL AS z "
+    "FROM generate_series(1, {rows}) n"
+)
+
+
+def cut_off(url: str) -> None:
+    """End the connections that rows are read by."""
+    ask = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE query LIKE '%onward_rows%' AND pid <> pg_backend_pid()"
+    )
+    with psycopg.connect(url, autocommit=True) as own:
+        assert own.execute(ask.encode()).fetchall()
+
+
+def test_a_slow_query_gives_its_rows_as_they_come(database: str) -> None:
+    """None waits for a thousand others."""
+    query = SLOW.format(fast=0, seconds=0.3, rows=100)
+    with closing(onward.sql(query, database, "id").read(None, None)) as blocks:  # type: ignore[type-var]
+        sizes = [len(next(blocks).records) for _ in range(3)]
+    assert max(sizes) <= 4
+
+
+def test_rows_that_had_come_before_the_connection_was_lost_are_kept(database: str) -> None:
+    query = SLOW.format(fast=300, seconds=0.2, rows=3000)
+    keys: list[str] = []
+    with pytest.raises(SourceLost), closing(onward.sql(query, database, "id").read(None, None)) as blocks:  # type: ignore[type-var]
+        for block in blocks:
+            keys += [record.key for record in block.records]
+            if len(keys) >= 200:
+                cut_off(database)
+    assert keys == [str(number) for number in range(1, len(keys) + 1)] and len(keys) >= 200
+
+
+def test_fewer_rows_than_a_thousand_are_worked_on_where_the_connection_is_lost(tmp_path: Path, database: str) -> None:
+    query = SLOW.format(fast=100, seconds=0.2, rows=1000)
+    text = JOB.replace("SELECT id, body FROM {table} ORDER BY id", query).format(table="", url=database)
+    place = Place(tmp_path, text)
+    run = place.start("run", "job.py")
+    wait_until(lambda: (tmp_path / "calls.log").exists() and len(place.calls()) > 70)
+    cut_off(database)
+    assert run.wait(60) == 3
+    assert 70 <= place.status()["counts"]["succeeded"] < 1000
+
+
+def test_who_is_not_let_in_is_told_so(database: str) -> None:
+    """Nothing that another try would mend: code 2 even where a run had begun."""
+    elsewhere = urlsplit(database)._replace(path="/nowhere_at_all").geturl()
+    with pytest.raises(SourceError, match=r"does not let us in: .*does not exist") as said:
+        read(elsewhere, "SELECT 1 AS id")
+    assert not isinstance(said.value, SourceLost) and "again" not in str(said.value)
 
 
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:

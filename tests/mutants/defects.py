@@ -12,6 +12,7 @@ from mutants.effect_defects import EFFECT_DEFECTS
 from mutants.moving_defects import MOVING_DEFECTS
 from mutants.operate_defects import OPERATE_DEFECTS
 from mutants.postgres_defects import POSTGRES_DEFECTS
+from mutants.table_defects import TABLE_DEFECTS
 
 CONTRACT = "tests/contract"
 RUNS = (f"{CONTRACT}/test_store_runs.py", f"{CONTRACT}/test_store_leases.py")
@@ -318,5 +319,6 @@ DEFECTS = (
     *MOVING_DEFECTS,
     *CLUSTER_DEFECTS,
     *OPERATE_DEFECTS,
+    *TABLE_DEFECTS,
     *ASKING_DEFECTS,
 )

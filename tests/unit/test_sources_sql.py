@@ -53,6 +53,9 @@ def test_rows_are_records_with_their_columns_as_fields(tmp_path: Path) -> None:
     [
         ((1, "x", "{", None, None), 'column "doc" is not JSON'),
         ((1, "x", "[0.12345678901234567890123]", None, None), 'column "doc" has the number 0.12345678901234567890123'),
+        ((1, "x", '{"a": 1, "a": 2}', None, None), 'column "doc" has "a" twice in one object'),
+        ((1, "x", "[1e-99999999999999999999]", None, None), 'column "doc" has the number 1e-99999999999999999999'),
+        ((1, "x", "[" + "7" * 5000 + "]", None, None), 'column "doc" has a number of 5,000 digits'),
         ((1, "x", "[1e999]", None, None), 'column "doc" has the number 1e999'),
         ((1, "x", "NaN", None, None), 'column "doc" has NaN'),
         ((1, "x", None, None, float("inf")), "column size is inf, which JSON cannot hold"),
@@ -71,12 +74,30 @@ def test_what_json_cannot_hold_is_a_bad_line_that_names_column_and_row(
     assert why in bad.reason and bad.where == "in.db:2"
 
 
+def test_a_zero_keeps_its_sign(tmp_path: Path) -> None:
+    database(tmp_path, (1, None, "[-0, -0.0, 0]", None, None))
+    assert '"doc":[-0.0,-0.0,0]' in read_all(source(tmp_path)).records[0].value
+
+
 def test_blocks_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql_source, "MAX_RECORDS", 3)
     database(tmp_path, *((number, None, None, None, None) for number in range(8)))
     blocks = list(source(tmp_path).read(None, None))
-    assert [len(block.records) for block in blocks] == [3, 3, 2, 0]
+    assert max(len(block.records) for block in blocks) == 3 and blocks[-1].complete
     assert [record.position for block in blocks for record in block.records] == list(range(1, 9))
+
+
+def test_rows_that_were_read_before_a_fault_are_handed_over(tmp_path: Path) -> None:
+    database(tmp_path, *((number, None, None, None, None) for number in range(100)))
+    path = tmp_path / "in.db"
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE t SET name = CAST(x'ff' AS TEXT) WHERE id = 90")
+    connection.close()
+    keys = []
+    with pytest.raises(SourceError, match=r"in\.db:91: a text is not UTF-8"):
+        for block in source(tmp_path).read(None, None):
+            keys += [int(record.key) for record in block.records]
+    assert keys == list(range(90))
 
 
 @pytest.mark.parametrize(

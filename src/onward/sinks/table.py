@@ -70,7 +70,7 @@ class TableSink:
             return self._write(_typed(table), table.read())
 
     def _write(self, columns: Mapping[str, Type], rows: Iterator[list[str | None]]) -> int:
-        strange = next((name for name in columns if not _is_unicode(name)), None)
+        strange = next((name for name in columns if "\0" in name or not _is_unicode(name)), None)
         if strange is not None:
             raise ExportError(f"{strange!r} cannot be the name of a column; export without --flat")
         with self._database.transaction() as target:
@@ -80,7 +80,7 @@ class TableSink:
             else:
                 self._check(list(there), list(columns))
             types = [(name, (there or columns)[name]) for name in columns]
-            number, self.changed = target.upsert(list(columns), (self._row(types, row) for row in rows))
+            number, self.changed = target.upsert(dict(types), (self._row(types, row) for row in rows))
         return number
 
     def _check(self, there: Sequence[str], wanted: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ from onward.errors import ExportError, OnwardError
 from onward.sinks.table_target import KEY, Target, Type, quoted
 
 BUSY_MILLISECONDS = 60_000
+LONGEST_SHOWN = 60
 OWN = 0x6F6E7764
 """What marks a store of onward, where no other tables belong."""
 _DECLARED = {
@@ -104,6 +105,11 @@ class _SqliteTarget:
         self._table = table
 
     def columns(self) -> dict[str, Type] | None:
+        if len(self._table) == 2 and self._table[0].lower() == "temp":
+            raise ExportError(
+                f"{'.'.join(self._table)} would be a temporary table, which goes with the connection; nothing was "
+                "written"
+            )
         schema = self._table[0] if len(self._table) == 2 else "main"
         asked = "SELECT name, type FROM pragma_table_info(?, ?)"
         rows = list(self._connection.execute(asked, (self._table[-1], schema)))
@@ -130,7 +136,7 @@ class _SqliteTarget:
         )
         self._connection.execute(f"CREATE TABLE {quoted(*self._table)} ({listed})")
 
-    def upsert(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> tuple[int, int]:
+    def upsert(self, columns: Mapping[str, Type], rows: Iterable[Sequence[Any]]) -> tuple[int, int]:
         others = [quoted(name) for name in columns if name != KEY]
         statement = (
             f"INSERT INTO {quoted(*self._table)} AS there ({', '.join(quoted(name) for name in columns)}) "
@@ -140,15 +146,25 @@ class _SqliteTarget:
         )
         counted = _Counted(rows)
         before = self._connection.total_changes()
-        self._connection.executemany(statement, counted)
+        try:
+            self._connection.executemany(statement, counted)
+        except (apsw.ConstraintError, apsw.TooBigError, apsw.MismatchError) as error:
+            shown = counted.key if len(counted.key) <= LONGEST_SHOWN else f"{counted.key[:LONGEST_SHOWN]}…"
+            raise ExportError(
+                f"the table {'.'.join(self._table)} does not take the record {shown}: {error}. Nothing was written"
+            ) from error
         return counted.number, self._connection.total_changes() - before
 
 
 class _Counted:
+    """Rows on their way, how many there were, and the key of the last of them."""
+
     def __init__(self, rows: Iterable[Sequence[Any]]):
         self.number = 0
+        self.key = ""
         self._rows = rows
 
     def __iter__(self) -> Iterator[Sequence[Any]]:
         for self.number, row in enumerate(self._rows, 1):  # noqa: B020
+            self.key = row[0]
             yield row

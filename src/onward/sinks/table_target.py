@@ -29,7 +29,7 @@ class Target(Protocol):
     def create(self, columns: Mapping[str, Type]) -> None:
         """Make the table, with `key` as its primary key."""
 
-    def upsert(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> tuple[int, int]:
+    def upsert(self, columns: Mapping[str, Type], rows: Iterable[Sequence[Any]]) -> tuple[int, int]:
         """How many rows there were, and how many of them changed something."""
 
 

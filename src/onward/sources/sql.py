@@ -8,12 +8,13 @@
 | `interval` | ISO 8601 text, as PostgreSQL writes it: `P1MT90S` |
 | `bytea`, BLOB | Base64 text |
 | `json`, `jsonb`, SQLite's columns declared JSON | the JSON value |
-| `uuid`, enumerations and all other types | the text that PostgreSQL writes |
-| arrays | lists |
+| `uuid`, enumerations, ranges, rows and all other types | the text that PostgreSQL writes |
+| arrays | lists; their elements as above |
+| domains | what they are made of |
 | NULL | null |
 
-What JSON cannot hold (NaN, infinity, dates before the year 1 or after 9999, a number in JSON that would lose digits)
-makes its row a bad line that names the column.
+What JSON cannot hold (NaN, infinity, dates before the year 1 or after 9999), and JSON of which something would get lost
+(digits of a number, one of two members of one name), makes its row a bad line that names the column.
 """
 
 from __future__ import annotations
@@ -88,17 +89,14 @@ class SqlSource:
         """See `ports.source.Source`. SourceLost where the connection goes; what was read before it is kept."""
         maker = RecordMaker(self.title, self.key, validate)
         with closing(self._open()) as rows:
-            position, items, size = 0, list[SourceRecord | BadLine](), 0
+            position = 0
             converters = [(name, convert) for name, convert in zip(rows.columns, rows.convert, strict=True)]
-            with closing(rows.rows()) as every:
-                for position, row in enumerate(every, 1):
-                    item = _item(row, converters, position, maker)
-                    items.append(item)
-                    size += len(item.value if isinstance(item, SourceRecord) else item.raw)
-                    if len(items) >= MAX_RECORDS or size >= MAX_CHARACTERS:
-                        yield from _blocks(items, position)
-                        items, size = [], 0
-            yield from _blocks(items, position)
+            with closing(rows.pages()) as pages:
+                for page in pages:  # whatever has come is handed over before more is asked for
+                    items = (_item(row, converters, place, maker) for place, row in enumerate(page, position + 1))
+                    for some in _bounded(items):
+                        position += len(some)
+                        yield from _blocks(some, position)
         yield FeedBlock([], [], _cursor(position), complete=True)
 
     @property
@@ -155,6 +153,18 @@ def _item(
     except OutputError as error:
         return maker.bad(position, f"column {error}", repr(row))
     return maker.make(value, text, position)
+
+
+def _bounded(items: Iterator[SourceRecord | BadLine]) -> Iterator[list[SourceRecord | BadLine]]:
+    some, size = list[SourceRecord | BadLine](), 0
+    for item in items:
+        some.append(item)
+        size += len(item.value if isinstance(item, SourceRecord) else item.raw)
+        if len(some) >= MAX_RECORDS or size >= MAX_CHARACTERS:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 def _blocks(items: list[SourceRecord | BadLine], position: int) -> Iterator[FeedBlock]:

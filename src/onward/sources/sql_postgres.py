@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator
+import time
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import psycopg
@@ -12,36 +13,17 @@ from psycopg.types.string import TextLoader
 
 from onward.errors import SourceError, SourceLost
 from onward.policy.addresses import Address
-from onward.sources import sql_values
-from onward.sources.sql_rows import Row
+from onward.policy.refusals import refusal
+from onward.sources import sql_types
+from onward.sources.sql_rows import Pace, Row, size_of
 
 CONNECT_SECONDS = 10
-FIRST_ROWS = 100
-MOST_ROWS = 2_000
-MOST_CHARACTERS = 4 << 20
+HAS_TRANSACTION_TIMEOUT = 170_000
 _BEGIN = (
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout TO 0; "
     "SET LOCAL idle_in_transaction_session_timeout TO 0; SET LOCAL TimeZone TO 'UTC'; SET LOCAL DateStyle TO 'ISO'; "
     "SET LOCAL IntervalStyle TO 'iso_8601'; SET LOCAL bytea_output TO 'hex'; SET LOCAL extra_float_digits TO 1"
 )
-_CONVERT: dict[str, Callable[[str], Any]] = {
-    "bool": sql_values.boolean,
-    "int2": int,
-    "int4": int,
-    "int8": int,
-    "oid": int,
-    "float4": float,
-    "float8": float,
-    "numeric": sql_values.numeric,
-    "json": sql_values.json_value,
-    "jsonb": sql_values.json_value,
-    "bytea": sql_values.octets,
-    "date": sql_values.date,
-    "timestamp": sql_values.timestamp,
-    "timestamptz": sql_values.timestamp,
-    "time": sql_values.time,
-    "timetz": sql_values.time,
-}
 _LOST = (
     errors.AdminShutdown,
     errors.CrashShutdown,
@@ -53,13 +35,6 @@ _LOST = (
     errors.SerializationFailure,
     errors.InsufficientResources,
 )
-_REFUSED = (
-    "password",
-    "does not exist",
-    "no pg_hba.conf entry",
-    "is not permitted to log in",
-    "could not translate host",
-)
 
 
 class PostgresRows:
@@ -68,15 +43,14 @@ class PostgresRows:
     def __init__(self, address: Address, query: str):
         self._address = address
         self._query = query
+        missing: dict[str, Any] = _missing(address)
         with self._in_words():
-            self._connection = psycopg.connect(
-                address.url,
-                autocommit=True,
-                **_missing(address.url),  # type: ignore[arg-type]
-            )
+            self._connection = psycopg.connect(address.url, autocommit=True, **missing)
         try:
             with self._in_words():
                 self._connection.execute(_BEGIN)
+                if self._connection.info.server_version >= HAS_TRANSACTION_TIMEOUT:
+                    self._connection.execute("SET LOCAL transaction_timeout TO 0")
                 self._describe()
         except BaseException:
             self.close()
@@ -84,11 +58,7 @@ class PostgresRows:
 
     def _describe(self) -> None:
         """The columns, without running the query."""
-        connection, adapters = self._connection, self._connection.adapters
-        for one in psycopg.adapters.types:
-            for number in (one.oid, one.array_oid):
-                if number:
-                    adapters.register_loader(number, TextLoader)
+        connection = self._connection
         encoded = self._query.encode()
         prepared = connection.pgconn.prepare(b"", encoded)
         if prepared.status != psycopg.pq.ExecStatus.COMMAND_OK:
@@ -96,6 +66,22 @@ class PostgresRows:
         told = connection.pgconn.describe_prepared(b"")
         self._columns = [(told.fname(place) or b"").decode() for place in range(told.nfields)]
         self._types = [told.ftype(place) for place in range(told.nfields)]
+        asking = psycopg.RawCursor(connection)
+        self._known = sql_types.kinds(asking.execute(sql_types.CATALOG.encode(), [sorted(set(self._types))]))
+        self._refuse_unknown()
+        for one in psycopg.adapters.types:
+            for number in (one.oid, one.array_oid):
+                if number:
+                    connection.adapters.register_loader(number, TextLoader)
+
+    def _refuse_unknown(self) -> None:
+        for name, number in zip(self._columns, self._types, strict=True):
+            kind = self._known.get(number)
+            if kind is not None and kind.name in sql_types.UNKNOWN_ELEMENTS:
+                raise SourceError(
+                    f'column "{name}" is of type {kind.name}, which does not say what its elements are: cast it, as in '
+                    f'"{name}"::text::text[]'
+                )
 
     @property
     def columns(self) -> list[str]:
@@ -103,16 +89,20 @@ class PostgresRows:
 
     @property
     def convert(self) -> list[Callable[[Any], Any] | None]:
-        return [_converter(number) for number in self._types]
+        return [sql_types.converter(number, self._known) for number in self._types]
 
-    def rows(self) -> Generator[Row]:
+    def pages(self) -> Generator[Sequence[Row]]:
+        pace = Pace()
         with self._in_words(), self._connection.cursor(name="onward_rows") as cursor:
             cursor.execute(self._query.encode())
-            wanted = FIRST_ROWS
-            while page := cursor.fetchmany(wanted):
-                yield from page
-                size = sum(len(part) for row in page for part in row if isinstance(part, str))
-                wanted = max(1, min(MOST_ROWS, wanted * 2, MOST_CHARACTERS * len(page) // max(size, 1)))
+            while page := self._page(cursor, pace):
+                yield page
+
+    def _page(self, cursor: psycopg.ServerCursor[Row], pace: Pace) -> Sequence[Row]:
+        began = time.monotonic()
+        page = cursor.fetchmany(pace.wanted)
+        pace.note(page, sum(map(size_of, page)), time.monotonic() - began)
+        return page
 
     def close(self) -> None:
         with contextlib.suppress(psycopg.Error):
@@ -127,14 +117,11 @@ class PostgresRows:
 
     def _said(self, error: psycopg.Error) -> SourceError:
         place, said = self._address.shown, self._address.masked(_first_line(error))
-        if isinstance(error, _LOST) or (
-            isinstance(error, psycopg.OperationalError)
-            and error.sqlstate is None
-            and not any(sign in str(error) for sign in _REFUSED)
-        ):
+        unreached = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+        if unreached and (why := refusal(str(error))):
+            return SourceError(f"{place} {why}: {said}")
+        if unreached or isinstance(error, _LOST):
             return SourceLost(f"{place} cannot be reached, or was lost ({said}); run the same command again")
-        if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
-            return SourceError(f"{place} does not let us in: {said}")
         if isinstance(error, errors.ReadOnlySqlTransaction):
             return SourceError(f"{place}: the query changes data ({said}); a source only reads")
         if isinstance(error, errors.UntranslatableCharacter | errors.CharacterNotInRepertoire):
@@ -142,9 +129,13 @@ class PostgresRows:
         return SourceError(f"{place}: the query cannot be run: {said}")
 
 
-def _missing(url: str) -> dict[str, str]:
-    """Settings that the address leaves open; texts always come as UTF-8."""
-    given = psycopg.conninfo.conninfo_to_dict(url)
+def _missing(address: Address) -> dict[str, str]:
+    """Settings that the address leaves open; texts always come as UTF-8. Raises SourceError."""
+    try:
+        given = psycopg.conninfo.conninfo_to_dict(address.url)
+    except psycopg.Error as error:
+        said = address.masked(_first_line(error))
+        raise SourceError(f"{address.shown} is not an address that PostgreSQL's library reads: {said}") from None
     kept = {
         "application_name": "onward",
         "connect_timeout": str(CONNECT_SECONDS),
@@ -153,15 +144,6 @@ def _missing(url: str) -> dict[str, str]:
         "keepalives_count": "3",
     }
     return {**{name: value for name, value in kept.items() if name not in given}, "client_encoding": "UTF8"}
-
-
-def _converter(number: int) -> Callable[[Any], Any] | None:
-    known = psycopg.adapters.types.get(number)
-    if known is None:
-        return None
-    if known.array_oid == number:
-        return sql_values.array_of(_CONVERT.get(known.name), known.delimiter)
-    return _CONVERT.get(known.name)
 
 
 def _first_line(error: psycopg.Error) -> str:

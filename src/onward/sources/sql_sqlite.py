@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Generator
+import time
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import apsw
@@ -11,7 +12,7 @@ import apsw.ext
 
 from onward.errors import SourceError, SourceLost
 from onward.policy.addresses import Address
-from onward.sources.sql_rows import Row
+from onward.sources.sql_rows import MOST_CHARACTERS, PAGE_SECONDS, Pace, Row, size_of
 from onward.sources.sql_values import json_value
 
 BUSY_MILLISECONDS = 60_000
@@ -52,16 +53,26 @@ class SqliteRows:
     def convert(self) -> list[Callable[[Any], Any] | None]:
         return [_json if (declared or "").upper() in ("JSON", "JSONB") else _plain for _, declared in self._described]
 
-    def rows(self) -> Generator[Row]:
-        number = 0
+    def pages(self) -> Generator[Sequence[Row]]:
+        number, pace = 0, Pace()
+        page, size, began = list[Row](), 0, time.monotonic()
         try:
             for row in self._connection.execute(self._query):
                 number += 1
-                yield row
+                page.append(row)
+                size += size_of(row)
+                seconds = time.monotonic() - began
+                if len(page) >= pace.wanted or size >= MOST_CHARACTERS or seconds > PAGE_SECONDS:
+                    pace.note(page, size, seconds)
+                    yield page
+                    page, size, began = [], 0, time.monotonic()
         except apsw.Error as error:
+            yield page
             raise self._said(error) from error
         except UnicodeDecodeError as error:
+            yield page
             raise SourceError(f"{self._address.name}:{number + 1}: a text is not UTF-8: {error}") from error
+        yield page
 
     def close(self) -> None:
         self._connection.close()

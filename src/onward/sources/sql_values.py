@@ -6,11 +6,14 @@ import base64
 import json
 import re
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from onward.sources.sql_rows import Unfit
 
+LONGEST_SHOWN = 60
+FEW_DIGITS = 600
+"""Of so many Python makes a number in any case."""
 _NUMERIC = re.compile(r"-?\d+(\.\d+)?")
 _DATE = re.compile(r"(?!0000)\d{4}-\d\d-\d\d")
 _TIMESTAMP = re.compile(r"((?!0000)\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.\d+)?([+-]\d\d(?::\d\d)*)?")
@@ -20,8 +23,9 @@ _UTC = ("+00", "+00:00")
 
 def json_value(text: str) -> Any:
     """The value that JSON text says, if nothing of it gets lost. Raises Unfit."""
+    decoder = _CAREFUL if "-0" in text or len(text) > FEW_DIGITS else _QUICK
     try:
-        return json.loads(text, parse_float=_exact, parse_constant=_no_number)
+        return decoder.decode(text)
     except RecursionError:
         raise Unfit("is nested too deeply") from None
     except ValueError as error:
@@ -30,13 +34,49 @@ def json_value(text: str) -> Any:
 
 def _exact(digits: str) -> float:
     number = float(digits)
-    if number in (float("inf"), float("-inf")) or Decimal(repr(number)) != Decimal(digits):
-        raise Unfit(f"has the number {digits}, of which digits would get lost; cast it to text there")
+    if number in (float("inf"), float("-inf")) or not _is_same(number, digits):
+        raise Unfit(f"has the number {_shown(digits)}, of which digits would get lost; cast it to text there")
     return number
+
+
+def _is_same(number: float, digits: str) -> bool:
+    try:
+        return Decimal(repr(number)) == Decimal(digits)
+    except InvalidOperation:  # an exponent beyond even Decimal
+        return False
+
+
+def _whole(digits: str) -> int | float:
+    if digits == "-0":
+        return -0.0
+    try:
+        return int(digits)
+    except ValueError:  # Python's bound on the digits of a number
+        raise Unfit(f"has a number of {len(digits):,} digits, {_shown(digits)}; cast it to text there") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Unfit(
+            f"has {_shown(json.dumps(twice))} twice in one object, of which one would get lost; cast it to text"
+        )
+    return made
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 def _no_number(text: str) -> Any:
     raise Unfit(f"has {text}, which JSON cannot hold")
+
+
+_QUICK = json.JSONDecoder(parse_float=_exact, parse_constant=_no_number, object_pairs_hook=_object)
+_CAREFUL = json.JSONDecoder(parse_float=_exact, parse_int=_whole, parse_constant=_no_number, object_pairs_hook=_object)
+"""The one that knows the whole numbers of which something would get lost."""
 
 
 def numeric(text: str) -> str:
