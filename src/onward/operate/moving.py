@@ -37,8 +37,9 @@ class Copied:
             yield f"{self._what(self.finished)}: the move that was begun is finished"
         if self.instances:
             taken = self.taken
+            runs = f"{taken.runs:,} run{'' if taken.runs == 1 else 's'}"
             numbers = (
-                f"{taken.records:,} records, {taken.runs:,} runs, {taken.entries:,} entries of the history and "
+                f"{taken.records:,} records, {runs}, {taken.entries:,} entries of the history and "
                 f"{taken.obligations:,} of the ledger"
             )
             yield f"{self._what(self.instances)}: {numbers} moved to {self.target}"
