@@ -2,24 +2,31 @@
 
     python tests/mutants/run.py [--only NAME …] [--list] [--workers 2]
 
-A defect that survives its tests, or whose text is no longer there, makes this fail.
+A defect that survives its tests, or whose text is no longer there, makes this fail. The tests of each run in a fork of
+an interpreter that has imported pytest and what onward and its tests build on, but nothing of onward; those that go on
+side by side have a PostgreSQL server each.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import multiprocessing
 import os
+import queue
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from helpers import postgres
 from mutants.defect import Defect
 from mutants.defects import DEFECTS
 
@@ -27,6 +34,30 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 180
 FAILED_TESTS = 1
 """pytest's exit code when tests ran and some failed; anything else proves nothing."""
+RAN = 100
+"""Added to it: a fork that fails before pytest ends has an exit code of its own."""
+IMPORTED_BEFORE = (
+    "_hypothesis_pytestplugin",
+    "anyio.pytest_plugin",
+    "apsw",
+    "httpx",
+    "hypothesis.strategies",
+    "jinja2",
+    "jsonschema",
+    "openai.resources",
+    "orjson",
+    "psycopg",
+    "pydantic",
+    "pytest",
+    "pytest_timeout",
+    "rich",
+    "structlog",
+    "typer",
+    "xdist.plugin",
+)
+FORKED = multiprocessing.get_context("forkserver")
+SERVERS: queue.Queue[str] = queue.Queue()
+"""Addresses of PostgreSQL servers that nobody is using; empty ones where there are none."""
 
 
 @dataclass(frozen=True)
@@ -64,19 +95,47 @@ def try_defect(defect: Defect) -> Verdict:
 
 
 def _run_tests(defect: Defect, source: Path) -> tuple[int, str]:
-    environment = {**os.environ, **dict(defect.environment), "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
-    imported = [sys.executable, "-c", "import onward; print(onward.__file__)"]
-    found = subprocess.run(imported, cwd=ROOT, env=environment, capture_output=True, text=True, check=False).stdout
-    if not found.startswith(str(source)):
-        return 0, f"the tests would import {found.strip()}, not the copy with the defect"
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=line", *defect.killers]
+    server = SERVERS.get()
+    environment = {**dict(defect.environment), **({"ONWARD_TEST_POSTGRES": server} if server else {})}
+    said = source.with_name("said")
+    said.touch()
     try:
-        ended = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
-        )
-    except subprocess.TimeoutExpired:
+        tests = FORKED.Process(target=_test, args=(source, said, environment, defect.killers))
+        tests.start()
+        tests.join(PATIENCE)
+        code = tests.exitcode
+        assert tests.pid is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(tests.pid, signal.SIGKILL)  # what they left behind, and where they did not end they themselves
+        tests.join()
+    finally:
+        SERVERS.put(server)
+    if code is None:
         return FAILED_TESTS, "the tests did not end"
-    return ended.returncode, (ended.stdout + ended.stderr)[-1500:]
+    return code - RAN, said.read_text("utf-8", "replace")[-1500:]
+
+
+def _test(source: Path, said: Path, environment: dict[str, str], killers: tuple[str, ...]) -> None:
+    """In the fork: as a new interpreter would with the copy before all else on its path."""
+    os.setpgid(0, 0)
+    with said.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.chdir(ROOT)
+    os.environ.update(environment, PYTHONPATH=str(source), PYTHONDONTWRITEBYTECODE="1")
+    sys.dont_write_bytecode = True
+    sys.path[:0] = [str(source), str(ROOT)]
+    import pytest
+
+    import onward
+
+    if not str(onward.__file__).startswith(str(source)):
+        raise SystemExit(f"the tests would import {onward.__file__}, not the copy with the defect")
+    words = ["-x", "-q", "-p", "no:cacheprovider", "--tb=line", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    code = int(pytest.main([*words, *killers]))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(RAN + code)
 
 
 def main() -> int:
@@ -90,13 +149,30 @@ def main() -> int:
         print("\n".join(f"{defect.name:28} {defect.breaks}" for defect in chosen))
         return 0
     began = time.monotonic()
-    with ThreadPoolExecutor(options.workers) as pool:
+    FORKED.set_forkserver_preload(list(IMPORTED_BEFORE))
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(options.workers) as pool:
+        for _ in range(options.workers):
+            SERVERS.put(stack.enter_context(_server()))
         verdicts = list(pool.map(_tried_and_told, chosen))
     survived = [verdict for verdict in verdicts if not verdict.killed]
     print(f"{len(verdicts) - len(survived)} of {len(verdicts)} defects caught, {time.monotonic() - began:.0f} s")
     for verdict in survived:
         print(f"\n{verdict.defect.name} survived: {verdict.defect.breaks}\n{verdict.said}")
     return 1 if survived else 0
+
+
+@contextlib.contextmanager
+def _server() -> Iterator[str]:
+    """The address of one for tests; none where there is none, or where the environment names one."""
+    if "ONWARD_TEST_POSTGRES" in os.environ:
+        yield ""
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            url = stack.enter_context(postgres.database())
+        except postgres.NoServer:
+            url = ""
+        yield url
 
 
 def _tried_and_told(defect: Defect) -> Verdict:
