@@ -2,7 +2,7 @@
 """Everything a fresh machine needs, with nothing but git and Python 3.11 or newer.
 
     python3 dev.py example      install onward and run the companies example to an exported file
-    python3 dev.py test         install what the tests need and run every check and test, in two rows side by side
+    python3 dev.py test         install what the tests need and run every check and test
     python3 dev.py test --only PART [PART …]
     python3 dev.py parts        list the parts of `test`
     python3 dev.py bench        measure the benchmark table, beside its references (words behind `--` go to the script)
@@ -18,11 +18,8 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 import venv
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -42,9 +39,6 @@ PARTS: dict[str, list[str]] = {
     "torture": ["pytest", "-rs", "tests/torture"],
     "mutants": ["python", "tests/mutants/run.py"],
 }
-BESIDE_THE_OTHERS = ("torture", "mutants")
-"""In a row of their own: most of the time torture waits."""
-printing = threading.Lock()
 
 
 def main() -> int:
@@ -91,46 +85,26 @@ def example(fresh: bool) -> int:
 
 
 def test(fresh: bool, parts: list[str]) -> int:
-    """Run the parts in two rows that go on side by side; all of them, also after one has failed."""
+    """Run the parts one after the other; all of them, also after one has failed."""
     started = time.monotonic()
     system_tools()
     python = environment("test", ["-e", ".[parquet]", *development()], fresh)
     # Thousands of processes begin with it, and where nobody may write bytecode each of them would compile it anew.
     subprocess.run([str(python), "-m", "compileall", "-q", "src", "tests"], cwd=ROOT, check=False)
     took = {"install": time.monotonic() - started}
-    rows = [[one for one in parts if (one in BESIDE_THE_OTHERS) is beside] for beside in (False, True)]
-    with ThreadPoolExecutor(2) as pool:
-        outcomes = [outcome for row in pool.map(lambda row: run_row(row, python, all(rows)), rows) for outcome in row]
-    failed = [name for name, passed, _ in outcomes if not passed]
-    took.update({name: seconds for name, _, seconds in outcomes})
+    failed = []
+    for name in parts:
+        began = time.monotonic()
+        print(f"\n=== {name}", flush=True)
+        if subprocess.run(command_of(name, python), cwd=ROOT, env=surroundings(python), check=False).returncode:
+            failed.append(name)
+        took[name] = time.monotonic() - began
     print("\n" + "\n".join(f"{name:12} {seconds:7.1f} s" for name, seconds in took.items()))
     print(f"{'in all':12} {time.monotonic() - started:7.1f} s")
     passed = len(parts) - len(failed)
     print(f"failed: {', '.join(failed)}" if failed else "every part passed")
     print(f"parts: {passed} passed, {len(failed)} failed")
     return 1 if failed else 0
-
-
-def run_row(parts: list[str], python: Path, beside: bool) -> list[tuple[str, bool, float]]:
-    """Run them one after the other: name, whether it passed, seconds. Beside another row, what a part says appears as a
-    whole when it ends."""
-    outcomes = []
-    for name in parts:
-        began = time.monotonic()
-        print(f"--- {name} begins" if beside else f"\n=== {name}", flush=True)
-        with tempfile.TemporaryFile() as told:  # no pipe: what a part leaves behind could hold it open
-            out = told if beside else None
-            ended = subprocess.run(
-                command_of(name, python), cwd=ROOT, env=surroundings(python), check=False, stdout=out, stderr=out
-            )
-            if beside:
-                told.seek(0)
-                with printing:
-                    print(f"\n=== {name}", flush=True)
-                    sys.stdout.buffer.write(told.read())
-                    sys.stdout.flush()
-        outcomes.append((name, ended.returncode == 0, time.monotonic() - began))
-    return outcomes
 
 
 def command_of(name: str, python: Path) -> list[str]:
