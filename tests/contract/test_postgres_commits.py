@@ -197,6 +197,25 @@ def test_one_that_was_stopped_in_the_middle_of_an_exchange_does_not_hold_up_othe
         wire.finish()
 
 
+def test_whoever_brings_rows_for_long_is_not_taken_for_stopped(
+    bench: Bench, stores: PostgresStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 1)
+    monkeypatch.setattr(connections, "LOCK_ONCE", 2)
+    monkeypatch.setattr(connections, "LOCK_SECONDS", 3)
+    run = bench.start("a")
+    with psycopg.connect(stores.address.server) as bringing:
+        bringing.execute("CREATE TEMPORARY TABLE brought (n int)")
+        bringing.execute(f"SELECT pg_advisory_xact_lock({stores.address.lock_class}, 1)".encode())
+        with bringing.cursor().copy("COPY brought FROM STDIN") as copy:
+            copy.write_row([1])
+            with pytest.raises(StoreWriteError, match="held its tables for too long"):
+                bench.claim(run, 1)
+            copy.write_row([2])
+        assert bringing.execute("SELECT count(*) FROM brought").fetchone() == (2,)
+    assert len(bench.claim(run, 1)) == 1
+
+
 def test_the_row_of_a_writer_that_was_tidied_away_is_made_anew(bench: Bench) -> None:
     run = bench.start("k")
     bench.stores.connection.execute("DELETE FROM writers")

@@ -99,6 +99,13 @@ def test_nobody_listens() -> None:
     assert "cannot be reached" in told and "secret" not in told
 
 
+@pytest.mark.parametrize("password", ["gehe%20im", "gehe im"])
+def test_what_the_driver_quotes_of_a_password_is_masked(password: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "OPENING", 0.5)
+    told = refusal(f"postgresql://me:{password}@127.0.0.1:1/work?no_such_option=1")
+    assert "gehe" not in told and "***" in told
+
+
 def test_no_such_database_or_user(database: str) -> None:
     parts = urlsplit(database)
     assert "there is no such" in refusal(parts._replace(path="/nowhere").geturl())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from onward.errors import StoreError
 from onward.policy.servers import SCHEMES, split
@@ -19,12 +19,13 @@ def is_postgres(url: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class Address:
     """`server`: what the driver is given; `schema`: where in the database the tables are; `shown`: the whole, without
-    secrets; `settled`: the whole, as it was given."""
+    secrets; `settled`: the whole, as it was given; `secrets`: what no message may hold."""
 
     server: str
     schema: str
     shown: str
     settled: str
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def quoted(self) -> str:
@@ -48,7 +49,8 @@ def parse(url: str) -> Address:
     if not schema or "\0" in schema or len(schema.encode()) > LONGEST_NAME or schema.startswith("pg_"):
         raise StoreError(f"{schema!r} is not a name for a schema; give ?schema= another one")
     server = replace(parts, scheme=SCHEMES[0]).only(lambda name: name != "schema").text()
-    return Address(server, schema, masked(url), url)
+    secrets = tuple(sorted(parts.secrets(), key=len, reverse=True))
+    return Address(server, schema, masked(url), url, secrets)
 
 
 def masked(url: str) -> str:
