@@ -34,11 +34,11 @@ class Parts:
         """With those options alone whose name is wanted."""
         return replace(self, options=tuple(pair for pair in self.options if wanted(pair[0])))
 
-    def masked(self) -> Parts:
+    def masked(self, mask: str = MASK) -> Parts:
         """With masks in the places of passwords."""
         name, colon, _ = self.who.partition(":")
-        options = tuple((name, MASK if is_secret(name) else value) for name, value in self.options)
-        return replace(self, who=f"{name}:{MASK}@" if colon else self.who, options=options)
+        options = tuple((name, mask if is_secret(name) else value) for name, value in self.options)
+        return replace(self, who=f"{name}:{mask}@" if colon else self.who, options=options)
 
     def without_secrets(self) -> Parts:
         name, colon, _ = self.who.partition(":")
