@@ -57,7 +57,7 @@ def test_the_picture() -> None:
     assert lines[2] == "40 succeeded   2 failed   8 in progress   50 pending"
     assert lines[3] == "2.5/s   about 4 min left   8 calls now"
     ahead = drawn(Frame(progress(calls=1), "7", None), 100)[3]
-    assert ahead == "2.5/s   about 4 min left   1 call now, 7 claimed for later or by other runs"
+    assert ahead == "2.5/s   about 4 min left   1 call now, 7 more claimed, for later or by others"
     assert lines[4].startswith("3 waiting for another try, next in ")
     assert lines[4].endswith(": call: ConnectError ×3")
     assert lines[5] == "longest: k7 at call, for 12 s"

@@ -157,6 +157,8 @@ def _next(result: RunResult, finished: Mapping[str, Any], target: Target, is_tak
         return f"Next: {target.command('failures')}"
     if act == "rerun":
         return f"Next: {target.command('rerun', '--stale')}"
+    if act == "resume":
+        return f"Go on with: {target.resume_command(finished['paused'], and_run=True)}"
     if act == "export":
         return "Nothing is left to do." + ("" if is_taken else f" Next: {target.export_command}")
     if result.exit_code == 0:

@@ -57,6 +57,13 @@ class Target:
             return f"onward prompt, as '{self.job}' was run before"
         return f"onward run JOB, the file that declares '{self.job}', or onward prompt as before"
 
+    def resume_command(self, groups: Sequence[str | None], and_run: bool) -> str:
+        """What lets go on what people have paused, groups or (None) the job; `and_run`: and runs it."""
+        paused = [None] if None in groups else groups
+        words = " && ".join(self.command("resume", *([] if group is None else ["--group", group])) for group in paused)
+        is_typed = bool(self.again) or not isinstance(self.job, str)
+        return words + (f"{' && ' if is_typed else ', then '}{self.run_command}" if and_run else "")
+
     def sample_command(self, number: int) -> str:
         """How some stale records are made anew first; by what runs the job where it has no file."""
         if self.again:
