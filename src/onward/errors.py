@@ -126,6 +126,10 @@ class StoreError(OnwardError):
     """The store cannot be used: wrong file, wrong version, unsafe file system."""
 
 
+class StoreAway(StoreError):
+    """The store's server cannot be reached now; a run that ends so is to be started again."""
+
+
 class StoreMissing(StoreError):
     """There is no store at the given place."""
 

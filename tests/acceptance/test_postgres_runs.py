@@ -168,6 +168,14 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None
         pytest.skip(str(error))
 
 
+def test_a_run_that_finds_no_server_is_to_be_started_again_and_a_question_is_not_answered(tmp_path: Path) -> None:
+    place = Place(tmp_path, JOB % 0.0)
+    nowhere = {"ONWARD_STORE": f"postgresql://me@127.0.0.1:{postgres.free_port()}/work"}
+    began = place.onward("run", "job.py", env=nowhere)
+    assert began.returncode == 3 and "run the same command again" in began.stderr
+    assert place.onward("status", "job.py", env=nowhere).returncode == 2
+
+
 def with_password(job: Job) -> str:
     url = job.url.replace("postgresql://postgres@", "postgresql://postgres:geheim@")
     if url == job.url:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import psycopg
 from psycopg import errors
 
-from onward.errors import OnwardError, StoreError, StoreMissing, StoreWriteError
+from onward.errors import OnwardError, StoreAway, StoreError, StoreMissing, StoreWriteError
 from onward.policy.masking import MASK
 from onward.store.postgres.address import Address
 
@@ -65,7 +65,8 @@ def explain(
     if why is not None:
         return StoreError(f"{place} does not let us in: {why}")
     if is_lost(error):
-        return kind(f"{place} cannot be reached ({_said(error, address)}); {AGAIN}")
+        away = StoreAway if kind is StoreError else kind
+        return away(f"{place} cannot be reached ({_said(error, address)}); {AGAIN}")
     if isinstance(error, errors.InsufficientPrivilege):
         return StoreError(
             f"{place}: the user lacks rights ({_said(error, address)}); the schema {address.schema} has to be "
