@@ -23,7 +23,8 @@ def opening(told: Announcement, target: Target) -> Iterator[str]:
     yield f"job {told.job}{instance}, run {told.begun.run}"
     if told.counts.total or told.counts.vanished:
         plain = {str(state): number for state, number in told.counts.states.items()}
-        yield f"earlier runs left: {counted(plain, told.counts.total, told.counts.vanished)}"
+        whose = "so far" if told.begun.others else "earlier runs left"
+        yield f"{whose}: {counted(plain, told.counts.total, told.counts.vanished)}"
     yield from _put_back(told)
     if told.begun.others:
         yield f"{_runs(told.begun.others)} on this instance at the moment: they share the work"

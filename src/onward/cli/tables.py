@@ -82,6 +82,9 @@ def status(found: Answer, target: Target) -> Iterator[RenderableType]:
             (key_text(one["key"]), one["step"] or "", moment(one["since"]), one["run"]) for one in found["in_flight"]
         ],
     )
+    more = counts["in_progress"] - len(found["in_flight"])
+    if found["in_flight"] and more > 0:
+        yield Text(f"and {more:,} more in progress, be they called or only claimed", style="dim")
     yield from _at_work(found)
     yield from _ended(found["runs"])
     advice = standing.advice(found, target)
