@@ -126,7 +126,7 @@ class StoreError(OnwardError):
     """The store cannot be used: wrong file, wrong version, unsafe file system."""
 
 
-class StoreLost(StoreError):
+class StoreAway(StoreError):
     """The store's server cannot be reached now: the same command may do later."""
 
     exit_code = 3

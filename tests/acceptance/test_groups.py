@@ -202,9 +202,28 @@ def file(record):
     assert status["waiting"][0]["reason"].startswith("the job is paused by ")
     assert status["waiting"][0]["count"] == 200 - done
     assert "the job is paused by" in status["runs"][-1]["reason"]
-    assert place.onward("run", "job.py", "--wait", "0").returncode == 3
+    assert status["waiting"][0]["since"] == status["paused"][0]["since"] and status["paused"][0]["group"] is None
+    ended = place.onward("run", "job.py", "--wait", "0")
+    assert ended.returncode == 3
+    goes_on = "onward resume job.py && onward run job.py"
+    assert ended.stdout.splitlines()[-1].endswith(f"Go on with: {goes_on}")
+    shown = place.fine("status", "job.py")
+    assert "paused by" in shown.splitlines()[0] and shown.splitlines()[-1] == f"Next: {goes_on}"
     place.fine("resume", "job.py")
     assert place.run("--max-time", "60s").code == 0
+
+
+def test_groups_that_are_all_that_is_in_the_way_are_named_for_resuming(tmp_path: Path) -> None:
+    with portal(tmp_path):
+        place = a_place(tmp_path, grouped('onward.Group("state", concurrency=1)'), 30)
+        assert place.onward("run", "job.py", "--limit", "1").returncode == 0
+        for group in ("CA", "NY"):
+            place.fine("pause", "job.py", "--group", group)
+        ended = place.onward("run", "job.py", "--wait", "0")
+        assert ended.returncode == 3
+        goes_on = "onward resume job.py --group CA && onward resume job.py --group NY && onward run job.py"
+        assert ended.stdout.splitlines()[-1].endswith(f"Go on with: {goes_on}")
+        assert place.fine("status", "job.py").splitlines()[-1] == f"Next: {goes_on}"
 
 
 def test_asked_to_wait_a_whole_group_does_and_nobody_else(tmp_path: Path) -> None:

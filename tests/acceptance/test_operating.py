@@ -292,10 +292,13 @@ def test_what_was_said_holds_for_runs_that_begin_later_until_it_is_taken_back(pl
     assert "concurrency 2 for each run, as was said with onward concurrency" in place.do("status")
     assert "what the job declares, holds again (it was 2)" in place.do("concurrency", "default")
     assert "concurrency" not in place.finish("--limit", "1").stdout
-    for words in (("0",), ("many",), ("1", "2")):
+    for words in (("0",), ("many",), ("1", "2"), ("1000001",), ("9" * 30,)):
         ended = place.onward("concurrency", "job.py", *words, *place.at)
         assert (ended.returncode, ended.stdout) == (2, "")
         plain(ended.stderr)
+    began = place.onward("run", "job.py", "--concurrency", "9" * 30, *place.at)
+    assert began.returncode == 2 and "more than the 1,000,000 calls" in began.stderr
+    assert "concurrency" not in place.finish("--limit", "1").stdout
 
 
 def test_the_newest_word_counts(place: Operated) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import threading
 import time
@@ -167,11 +168,38 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None
         pytest.skip(str(error))
 
 
-def test_passwords_are_nowhere_shown(job: Job) -> None:
-    fed(job, 3)
+def test_a_run_that_finds_no_server_is_to_be_started_again_and_a_question_is_not_answered(tmp_path: Path) -> None:
+    place = Place(tmp_path, JOB % 0.0)
+    nowhere = {"ONWARD_STORE": f"postgresql://me@127.0.0.1:{postgres.free_port()}/work"}
+    began = place.onward("run", "job.py", env=nowhere)
+    assert began.returncode == 3 and "run the same command again" in began.stderr
+    assert place.onward("status", "job.py", env=nowhere).returncode == 2
+
+
+def with_password(job: Job) -> str:
     url = job.url.replace("postgresql://postgres@", "postgresql://postgres:geheim@")
     if url == job.url:
         pytest.skip("the server that is there has a user of its own")
+    return url
+
+
+def test_what_is_suggested_can_be_pasted(job: Job) -> None:
+    fed(job, 3)
+    url = with_password(job)
+    in_environment = {"ONWARD_STORE": url}
+    said = job.place.onward("run", "job.py", env=in_environment).stdout
+    suggested = said.splitlines()[-1].partition("Next: ")[2]
+    assert suggested == "onward export job.py --out results.jsonl"
+    assert "3 rows" in job.place.onward(*shlex.split(suggested)[1:], env=in_environment).stdout
+    named = job.place.fine("status", "job.py", "--store", url).splitlines()[-1]
+    words = shlex.split(named)[2:]
+    assert "geheim" not in named and words[3].startswith("postgresql://postgres:PASSWORD@")
+    assert "3 rows" in job.place.fine(*(word.replace("PASSWORD", "geheim") for word in words))
+
+
+def test_passwords_are_nowhere_shown(job: Job) -> None:
+    fed(job, 3)
+    url = with_password(job)
     ended = job.place.onward("run", "job.py", "--store", url)
     assert ended.returncode == 0
     assert "geheim" not in ended.stderr + ended.stdout

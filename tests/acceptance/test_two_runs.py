@@ -69,6 +69,16 @@ def test_every_record_is_done_once_and_both_end_well(tmp_path: Path) -> None:
     assert [row["key"] for row in place.export()] == list(range(RECORDS))
 
 
+def test_what_stands_while_another_run_works_was_not_left_by_earlier_ones(tmp_path: Path) -> None:
+    place = a_place(tmp_path, 0.3, 200)
+    first = place.start("run", "job.py", "--concurrency", "2")
+    wait_until(lambda: starts(tmp_path))
+    beside = place.onward("run", "job.py", "--limit", "1")
+    assert "so far: " in beside.stdout and "earlier runs" not in beside.stdout, beside.stderr
+    place.fine("drain", "job.py")
+    assert first.wait(60) == 3
+
+
 def test_the_other_goes_on_when_one_is_killed(tmp_path: Path) -> None:
     place = a_place(tmp_path, 0.05)
     one, two = (place.start("run", "job.py") for _ in range(2))

@@ -197,23 +197,23 @@ def test_one_that_was_stopped_in_the_middle_of_an_exchange_does_not_hold_up_othe
         wire.finish()
 
 
-def test_a_job_that_comes_from_another_store_is_not_taken_for_one_that_was_stopped(
+def test_whoever_brings_rows_for_long_is_not_taken_for_stopped(
     bench: Bench, stores: PostgresStores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its rows arrive as fast as the other store gives them: whoever waits for it meanwhile lets it be."""
     monkeypatch.setattr(connections, "IDLE_SECONDS", 1)
     monkeypatch.setattr(connections, "LOCK_ONCE", 2)
-    monkeypatch.setattr(connections, "LOCK_SECONDS", 4)
+    monkeypatch.setattr(connections, "LOCK_SECONDS", 3)
     run = bench.start("a")
-    with psycopg.connect(stores.address.server) as copying:
-        copying.execute(f"SELECT pg_advisory_xact_lock({stores.address.lock_class}, 1)".encode())
-        copying.execute("CREATE TEMPORARY TABLE arriving (number int)")
-        with copying.cursor().copy("COPY arriving FROM STDIN") as rows:
-            rows.write_row([1])
-            with pytest.raises(StoreWriteError):
+    with psycopg.connect(stores.address.server) as bringing:
+        bringing.execute("CREATE TEMPORARY TABLE brought (n int)")
+        bringing.execute(f"SELECT pg_advisory_xact_lock({stores.address.lock_class}, 1)".encode())
+        with bringing.cursor().copy("COPY brought FROM STDIN") as copy:
+            copy.write_row([1])
+            with pytest.raises(StoreWriteError, match="held its tables for too long"):
                 bench.claim(run, 1)
-            rows.write_row([2])
-        assert copying.execute("SELECT count(*) FROM arriving").fetchone() == (2,)
+            copy.write_row([2])
+        assert bringing.execute("SELECT count(*) FROM brought").fetchone() == (2,)
+    assert len(bench.claim(run, 1)) == 1
 
 
 def test_the_row_of_a_writer_that_was_tidied_away_is_made_anew(bench: Bench) -> None:

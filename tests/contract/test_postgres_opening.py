@@ -14,7 +14,7 @@ import pytest
 
 from clocks import HandClock
 from helpers import postgres
-from onward.errors import OnwardError, StoreError, StoreLost, StoreMissing, UsageError
+from onward.errors import OnwardError, StoreAway, StoreError, StoreMissing, UsageError
 from onward.store.postgres import connection as connections
 from onward.store.postgres.address import masked, parse
 from onward.store.postgres.desk import PostgresDesk
@@ -95,10 +95,17 @@ def test_nobody_listens() -> None:
         place = f"127.0.0.1:{one.getsockname()[1]}"
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(connections, "OPENING", 0.5)
-        with pytest.raises(StoreLost) as lost:
+        with pytest.raises(StoreAway) as lost:
             opened(f"postgresql://me:secret@{place}/work")
     assert "cannot be reached" in str(lost.value) and "secret" not in str(lost.value)
     assert lost.value.exit_code == 3, "a loop, or a Job of Kubernetes, begins it again once the database is back"
+
+
+@pytest.mark.parametrize("password", ["gehe%20im", "gehe im"])
+def test_what_the_driver_quotes_of_a_password_is_masked(password: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "OPENING", 0.5)
+    told = refusal(f"postgresql://me:{password}@127.0.0.1:1/work?no_such_option=1")
+    assert "gehe" not in told and "***" in told
 
 
 def test_no_such_database_or_user(database: str) -> None:

@@ -114,7 +114,7 @@ def test_steps_behind_an_early_end_are_reached_by_fewer(bench: Bench) -> None:
     assert bench.store.bill(1, STEPS).reached == pytest.approx({"a": 1.0, "b": 0.5})
 
 
-def test_the_pace_is_that_of_the_newest_run_that_tells_it(bench: Bench) -> None:
+def test_the_pace_is_told_by_the_last_run_that_has_one(bench: Bench) -> None:
     run = bench.start("x")
     desk = bench.stores.desk()
     assert desk.pace(1) is None
@@ -123,5 +123,9 @@ def test_the_pace_is_that_of_the_newest_run_that_tells_it(bench: Bench) -> None:
     bench.store.note_work(run, Work(6, 1.5, 32))
     bench.store.end_run(run, 0, "all done")
     bench.store.note_work(run, Work(7, 1.5, 32, Pace(1.0, 1, 1.0, 1.0)))
-    bench.begin()
+    first, second = bench.begin().run, bench.begin().run
     assert desk.pace(1) == pace
+    bench.store.note_work(second, Work(3, 1.5, 32, Pace(4.0, 6, 30.0, 170.0)))
+    bench.stores.clock.pass_time(1)
+    bench.store.note_work(first, Work(4, 1.5, 32, Pace(8.0, 6, 30.0, 170.0)))
+    assert desk.pace(1) == Pace(8.0, 6, 30.0, 170.0), "the one that began last has said nothing since"

@@ -10,7 +10,24 @@ RUNS = "tests/acceptance/test_operating.py"
 SLOTS = "tests/unit/test_engine_slots.py"
 VACUUMING = "store/sql/vacuuming.py"
 
+STANDING = "tests/unit/test_cli_standing.py"
+NEWEST_NUMBER = 'key=lambda run: int(run["run"])'
+
 OPERATE_DEFECTS = (
+    Defect(
+        "newest-number-for-the-last",
+        "status tells of the run that began last, and not of the one that ended last",
+        "cli/standing.py",
+        (('key=lambda run: (run["ended"] or run.get("noted") or run["started"], int(run["run"]))', NEWEST_NUMBER),),
+        (STANDING,),
+    ),
+    Defect(
+        "resumed-in-vain",
+        "where something else is in the way as well, a pause is said to be all",
+        "cli/standing.py",
+        (('if found["source_complete"] and waiting == left else []', "if waiting else []"),),
+        (STANDING,),
+    ),
     Defect(
         "drain-cuts-calls",
         "a drain gives calls no more time than a signal does",

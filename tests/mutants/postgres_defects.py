@@ -7,6 +7,7 @@ from mutants.defect import Defect
 COMMITS = "tests/contract/test_postgres_commits.py"
 CLOCKS = "tests/contract/test_postgres_clocks.py"
 LOST = "tests/contract/test_postgres_lost.py"
+SETTINGS = "tests/contract/test_postgres_settings.py"
 WAS_MADE = "return bool(row) and row[0] == self._batch"
 
 POSTGRES_DEFECTS = (
@@ -30,6 +31,13 @@ POSTGRES_DEFECTS = (
         "store/postgres/words.py",
         (("BEGUN_AGAIN = (errors.SerializationFailure, errors.DeadlockDetected)", "BEGUN_AGAIN = ()"),),
         (COMMITS, "-k", "as_a_whole"),
+    ),
+    Defect(
+        "encoding-of-others",
+        "texts go to the database in the encoding that the environment or the role is set to",
+        "store/postgres/connection.py",
+        (("**{**_KEPT, **given, **_OURS}", "**{**_KEPT, **given}"),),
+        (SETTINGS, "-k", "sent_as_they_are"),
     ),
     Defect(
         "stopped-between-messages-holds-on",

@@ -57,10 +57,24 @@ def test_the_picture() -> None:
     assert lines[2] == "40 succeeded   2 failed   8 in progress   50 pending"
     assert lines[3] == "2.5/s   about 4 min left   8 calls now"
     ahead = drawn(Frame(progress(calls=1), "7", None), 100)[3]
-    assert ahead == "2.5/s   about 4 min left   1 call now, 7 claimed for later or by other runs"
+    assert ahead == "2.5/s   about 4 min left   1 call now, 7 more claimed, for later or by others"
     assert lines[4].startswith("3 waiting for another try, next in ")
     assert lines[4].endswith(": call: ConnectError ×3")
     assert lines[5] == "longest: k7 at call, for 12 s"
+
+
+def test_the_time_left_stands_beside_the_rate_that_it_comes_from() -> None:
+    shared = drawn(Frame(progress(rate=2.5, rate_of_all=7.5), "7", None), 100)[3]
+    assert shared == "2.5/s here, 7.5/s in all   about 4 min left   8 calls now"
+    assert drawn(Frame(progress(rate=2.5, rate_of_all=2.6), "7", None), 100)[3].startswith("2.5/s   about")
+
+
+def test_nothing_of_the_pace_is_cut_where_it_is_narrow() -> None:
+    narrow = drawn(Frame(progress(calls=1, rate_of_all=7.5), "7", None), 60)
+    assert narrow[-4:-2] == [
+        "2.5/s here, 7.5/s in all   about 4 min left",
+        "1 call now, 7 more claimed, for later or by others",
+    ]
 
 
 def test_the_last_picture_has_no_pace() -> None:

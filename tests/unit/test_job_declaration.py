@@ -131,6 +131,7 @@ def test_max_failures_refused(given: Any) -> None:
         ({"source": lambda a, b: EmptySource()}, "one argument"),
         ({"source": lambda *, a: EmptySource()}, "one argument"),
         ({"concurrency": 0}, "concurrency"),
+        ({"concurrency": 1_000_001}, "concurrency"),
         ({"concurrency": True}, "concurrency"),
         ({"resume_cap": 0}, "resume_cap"),
         ({"on_bad": "skip"}, "'stop' or 'quarantine'"),

@@ -37,7 +37,7 @@ def test_a_job_that_asks_no_model_costs_nothing() -> None:
     assert to_finish(Bill([], {"a": 3}), counts(False), {"a": "1"}, {})["usd"] == 0
 
 
-def test_the_time_to_finish_is_at_the_pace_of_the_newest_run() -> None:
+def test_the_time_to_finish_is_at_the_pace_of_all_together() -> None:
     pace = Pace(2.0, 10, 40.0, 180.0)
     told = time_to_finish(pace, 100, True)
     assert told["seconds"] == 50.0

@@ -83,7 +83,7 @@ def concurrency(
     `default` as it was started or its job declares. Without either: what people have said. What came of it in words."""
     if number is not None:
         try:
-            number = checks.positive_int("concurrency", number)
+            number = checks.calls_at_once(number)
         except DeclarationError as error:
             raise UsageError(str(error)) from None
     if default and number is not None:

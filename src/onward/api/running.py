@@ -161,7 +161,7 @@ def _options(
             max_time=None if max_time is None else checks.seconds_from_zero("max_time", max_time),
             grace=checks.seconds_from_zero("grace", grace),
         )
-        most = None if concurrency is None else checks.positive_int("concurrency", concurrency)
+        most = None if concurrency is None else checks.calls_at_once(concurrency)
         return runner.Options(
             store, most, bounds=bounds, wait=checks.seconds_from_zero("wait", wait), progress=progress
         )

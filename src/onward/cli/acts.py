@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Unpack
 
 from onward.cli import streams
-from onward.cli.flags import count
+from onward.cli.flags import calls
 from onward.cli.target import About, find, split
 from onward.errors import UsageError
 
@@ -70,9 +70,9 @@ def concurrency(words: list[str] | None, reason: str | None, **about: Unpack[Abo
         raise UsageError(f"concurrency takes one number, or default, not {' '.join(said)}")
     default = said == ["default"]
     try:
-        number = count(said[0]) if said and not default else None
+        number = calls(said[0]) if said and not default else None
     except ValueError as error:
-        raise UsageError(f"{error}, nor default, which takes back what was said") from None
+        raise UsageError(f"{error}; or say default, which takes back what was said") from None
     target = find(job, **about)
     streams.answer(api.concurrency(target.job, number, **target.asked, default=default, reason=reason))
     return 0

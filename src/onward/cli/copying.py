@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from onward.cli import streams
-from onward.cli.target import find
+from onward.cli.target import find, store_words
 from onward.errors import UsageError
 
 
@@ -29,7 +29,7 @@ def copy(
     target = find(job, store=source, job_name=job_name, instance=instance, params=params)
     streams.answer(str(api.copy(target.job, source=source, to=to, instance=target.instance, params=target.params)))
     if not isinstance(target.job, str):
-        streams.answer(f"Next: {replace(target, typed=(*_without_store(target.typed), '--store', to)).run_command}")
+        streams.answer(f"Next: {replace(target, typed=(*_without_store(target.typed), *store_words(to))).run_command}")
     return 0
 
 

@@ -24,6 +24,15 @@ def count(given: str) -> int:
     return int(given)
 
 
+def calls(given: str) -> int:
+    """A number from 1 to a million. Raises ValueError."""
+    from onward.job.checks import MOST_CALLS
+
+    if count(given) > MOST_CALLS:
+        raise ValueError(f"{given!r} is more than the {MOST_CALLS:,} calls that may be in progress")
+    return count(given)
+
+
 def seconds(given: str) -> float:
     """`55m`, `60s`, `1h30m`, `1.5h`, or plain seconds. Raises ValueError."""
     plain = str(given).strip().lower()
@@ -129,7 +138,7 @@ _JSON = Flag("--json", "as_json", "JSON for programs.")
 _KIND = Flag("--kind", "kind", "Those whose failure was transient, rejected, invalid, bug, …", "KIND")
 
 _RUN = (
-    Flag("--concurrency", "concurrency", "Most calls in progress.", "N", count),
+    Flag("--concurrency", "concurrency", "Most calls in progress.", "N", calls),
     Flag("--limit", "limit", "Start at most N unfinished records.", "N", count),
     Flag("--budget", "budget", "US dollars for the job's only model with a budget, instead of that.", "USD", dollars),
     Flag("--max-failures", "max_failures", "Stop when more records than that failed in this run.", "N|P%"),

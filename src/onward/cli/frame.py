@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from onward.cli import spending
-from onward.cli.words import duration, key_text, left, printable, rate, records
+from onward.cli.words import duration, key_text, left, printable, rates, records
 
 if TYPE_CHECKING:
     from onward.engine.tally import Progress
@@ -58,7 +58,7 @@ class Frame:
         found = [self._title(width), self._bar(width), *self._counts(width)]
         if self._ended:
             return found
-        return [*found, self._pace(), *self._money(), *self._waiting(), *self._longest()]
+        return [*found, *self._pace(width), *self._money(), *self._waiting(), *self._longest()]
 
     def _title(self, width: int) -> Text:
         progress = self._progress
@@ -96,26 +96,21 @@ class Frame:
         counts = self._by_state()
         always = ("succeeded", "in_progress", "pending") if width >= COMFORTABLE else ()
         shown = [state for state in STYLES if counts[state] or state in always]
-        lines = [Text()]
-        for state in shown:
-            part = Text(f"{counts[state]:,} {_name(state)}", style=STYLES[state])
-            if lines[-1].cell_len and lines[-1].cell_len + 3 + part.cell_len > width:
-                lines.append(Text())
-            lines[-1].append("   " if lines[-1].cell_len else "").append_text(part)
-        return lines
+        return _flowing([Text(f"{counts[state]:,} {_name(state)}", style=STYLES[state]) for state in shown], width)
 
-    def _pace(self) -> Text:
+    def _pace(self, width: int) -> list[Text]:
         progress = self._progress
-        line = Text(rate(progress.rate))
+        parts = [Text(rates(progress.rate, progress.rate_of_all))]
         if self._stopping:
             pass
         elif progress.eta is not None:
-            line.append(f"   {left(progress.eta, progress.time_left)}")
+            parts.append(Text(left(progress.eta, progress.time_left)))
         elif not progress.source_complete:
-            line.append("   the input is still being read", style="dim")
-        line.append(f"   {progress.calls} {'call' if progress.calls == 1 else 'calls'} now", style="dim")
+            parts.append(Text("the input is still being read", style="dim"))
+        calls = f"{progress.calls} {'call' if progress.calls == 1 else 'calls'} now"
         claimed = self._by_state()["in_progress"] - progress.calls  # in progress too, from the claim on
-        return line.append(f", {claimed:,} claimed for later or by other runs" if claimed > 0 else "", style="dim")
+        more = f", {claimed:,} more claimed, for later or by others" if claimed > 0 else ""
+        return _flowing([*parts, Text(calls + more, style="dim")], width)
 
     def _money(self) -> list[Text]:
         """What it costs, and how many calls may be at each model; a line each."""
@@ -157,6 +152,16 @@ class Frame:
             return []
         key, step, age = longest
         return [Text(f"longest: {key_text(key)} at {step}, for {duration(age)}", style="dim")]
+
+
+def _flowing(parts: Sequence[Text], width: int) -> list[Text]:
+    """Parts beside one another, on as many lines as it takes."""
+    lines = [Text()]
+    for part in parts:
+        if lines[-1].cell_len and lines[-1].cell_len + 3 + part.cell_len > width:
+            lines.append(Text())
+        lines[-1].append("   " if lines[-1].cell_len else "").append_text(part)
+    return lines
 
 
 def bar(counts: Mapping[str, int], total: int, room: int, heavy: str = "━", light: str = "─") -> Text:

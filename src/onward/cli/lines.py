@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from onward.cli import spending, streams
 from onward.cli.happenings import Happenings
-from onward.cli.words import duration, key_text, left, printable, rate, records
+from onward.cli.words import duration, key_text, left, printable, rates, records
 
 if TYPE_CHECKING:
     from onward.engine.tally import Progress
@@ -55,7 +55,7 @@ def progress_line(progress: Progress) -> str:
     done = progress.done
     share = f" ({100 * done // progress.total}%)" if progress.total and progress.source_complete else ""
     parts = [f"{done:,} of {progress.total:,}{share if progress.source_complete else ' read so far'}"]
-    parts.append(rate(progress.rate))
+    parts.append(rates(progress.rate, progress.rate_of_all))
     if progress.eta is not None:
         parts.append(left(progress.eta, progress.time_left))
     parts.append(f"{progress.calls} {'call' if progress.calls == 1 else 'calls'}")

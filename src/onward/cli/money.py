@@ -28,8 +28,11 @@ def outlook(found: Mapping[str, Any]) -> Iterator[str]:
 
 def time_left(found: Mapping[str, Any]) -> Iterator[str]:
     time = found["time_to_finish"]
-    if time["seconds"]:
-        yield f"to finish: {about_time(time['seconds'], time['p10'], time['p90'])}, at the pace of the newest run"
+    if not time["seconds"] or any(one["group"] is None for one in found.get("paused", ())):
+        return
+    at_work = any(run["ended"] is None and run["reason"] is None for run in found.get("runs", ()))
+    whose = "all runs at work" if at_work else "the last runs"
+    yield f"to finish: {about_time(time['seconds'], time['p10'], time['p90'])}, at the pace of {whose}"
 
 
 def usage(used: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from onward.cli import streams
 from onward.cli.flags import COMMANDS, RunFlags
 from onward.cli.run import Runnable, begin
-from onward.cli.target import Target
+from onward.cli.target import Target, store_words
 from onward.errors import UsageError
 
 _FLAT = (".csv", ".csv.gz", ".parquet")
@@ -82,7 +82,7 @@ def _runnable(input: str | None, flags: PromptFlags) -> Runnable:
     out = flags["out"]
     results = _results(out or "results.jsonl")
     instance = ["--instance", flags["instance"]] if flags["instance"] else []
-    typed = ("--store", store, "--job", recipe.name, *instance)
+    typed = (*store_words(store), "--job", recipe.name, *instance)
     target = Target(job, typed, store, flags["instance"], None, tuple(_again(input, flags)), results)
     if out is None:
         return Runnable(target)
@@ -154,6 +154,8 @@ def _again(input: str, flags: PromptFlags) -> Iterator[str]:
     for flag in COMMANDS["prompt"].flags:
         given: Any = flags.get(flag.into)
         if flag.into in _OF_A_RUN or flag.into == "sample" or given is None or given is False or given == flag.default:
+            continue
+        if flag.into == "store" and not store_words(given):
             continue
         for value in given if flag.many else [given]:
             yield flag.name

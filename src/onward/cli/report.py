@@ -23,7 +23,8 @@ def opening(told: Announcement, target: Target) -> Iterator[str]:
     yield f"job {told.job}{instance}, run {told.begun.run}"
     if told.counts.total or told.counts.vanished:
         plain = {str(state): number for state, number in told.counts.states.items()}
-        yield f"earlier runs left: {counted(plain, told.counts.total, told.counts.vanished)}"
+        whose = "so far" if told.begun.others else "earlier runs left"
+        yield f"{whose}: {counted(plain, told.counts.total, told.counts.vanished)}"
     yield from _put_back(told)
     if told.begun.others:
         yield f"{_runs(told.begun.others)} on this instance at the moment: they share the work"
@@ -157,6 +158,8 @@ def _next(result: RunResult, finished: Mapping[str, Any], target: Target, is_tak
         return f"Next: {target.command('failures')}"
     if act == "rerun":
         return f"Next: {target.command('rerun', '--stale')}"
+    if act == "resume":
+        return f"Go on with: {target.resume_command(finished['paused'], and_run=True)}"
     if act == "export":
         return "Nothing is left to do." + ("" if is_taken else f" Next: {target.export_command}")
     if result.exit_code == 0:

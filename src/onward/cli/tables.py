@@ -13,16 +13,15 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from onward.cli import money, streams
+from onward.cli import money, standing, streams
 from onward.cli.frame import STYLES, bar
 from onward.cli.grid import table
 from onward.cli.target import Target
-from onward.cli.words import brief, counted, duration, key_text, printable
+from onward.cli.words import counted, duration, key_text, printable
 
 ROOMY = 200
 RUNS_SHOWN = 5
 LISTED = 20
-NEEDS_A_PERSON = 4
 Answer = Mapping[str, Any]
 
 
@@ -34,7 +33,7 @@ def show(parts: Iterable[RenderableType]) -> int:
     width = None if terminal else int(given) if given.isdigit() and int(given) else ROOMY
     console = Console(file=text, force_terminal=terminal, width=width, highlight=False, markup=False, emoji=False)
     for part in parts:
-        console.print(part)
+        console.print(part, soft_wrap=isinstance(part, Text) and part.overflow == "ignore")
     streams.answer("\n".join(line.rstrip() for line in text.getvalue().strip("\n").splitlines()))
     return 0
 
@@ -43,12 +42,12 @@ def status(found: Answer, target: Target) -> Iterator[RenderableType]:
     counts, total = found["counts"], found["total"]
     done = sum(number for state, number in counts.items() if state not in ("pending", "in_progress"))
     name = f"{found['job']} · {found['instance']}" if found["instance"] else found["job"]
-    yield Text.assemble((printable(name), "bold"), "  ", _standing(found["runs"]))
+    yield Text.assemble((printable(name), "bold"), "  ", standing.headline(found))
     yield Text(f"store {found['store']}", style="dim")
     moved = found["moved"]
     if moved is not None:
-        yield Text(_moved(moved), style="yellow")
-    stopped = _stopped(found["runs"])
+        yield Text(standing.moved(moved), style="yellow")
+    stopped = standing.stopped(found)
     if stopped:
         yield Text(stopped, style="yellow")
     line = bar(counts, total, 40)
@@ -83,42 +82,19 @@ def status(found: Answer, target: Target) -> Iterator[RenderableType]:
             (key_text(one["key"]), one["step"] or "", moment(one["since"]), one["run"]) for one in found["in_flight"]
         ],
     )
-    yield from _at_work(found["runs"])
+    more = counts["in_progress"] - len(found["in_flight"])
+    if found["in_flight"] and more > 0:
+        yield Text(f"and {more:,} more in progress, be they called or only claimed", style="dim")
+    yield from _at_work(found)
     yield from _ended(found["runs"])
-    advice = _advice(found, target)
+    advice = standing.advice(found, target)
     if advice and moved is None:
-        yield Text(advice)
+        yield _whole(advice)
 
 
-def _moved(moved: Answer) -> str:
-    if moved["whole"]:
-        return f"moved to {moved['store']}, where it goes on; nothing is changed here any more"
-    return f"being copied from {moved['store']}, and not whole yet: onward copy, said again, finishes it"
-
-
-def _alive(runs: Sequence[Answer]) -> list[Answer]:
-    return [run for run in runs if run["ended"] is None and run["reason"] is None]
-
-
-def _stopped(runs: Sequence[Answer]) -> str:
-    """Why the newest run stopped before its work was done; empty where it did not, or died."""
-    if not runs or runs[-1]["exit_code"] in (None, 0, 1):
-        return ""
-    return f"run {runs[-1]['run']} stopped: {brief(runs[-1]['reason'])}"
-
-
-def _standing(runs: Sequence[Answer]) -> Text:
-    """Whether anybody works on it: a run that died is not running, whatever it left behind."""
-    alive = _alive(runs)
-    if alive:
-        names = ", ".join(f"{run['run']} on {printable(run['host'])}" for run in alive)
-        return Text(f"running: run {names}", style="green")
-    if not runs:
-        return Text("never run", style="dim")
-    last = runs[-1]
-    if last["ended"] is None:
-        return Text(f"stopped, not running: run {last['run']} {printable(last['reason'])}", style="yellow")
-    return Text(f"not running: run {last['run']} ended with {last['exit_code']}", style="dim")
+def _whole(text: str) -> Text:
+    """A line that is to be pasted: only the terminal breaks it."""
+    return Text(text, no_wrap=True, overflow="ignore")
 
 
 def _counts_line(found: Answer) -> Iterator[Text]:
@@ -157,20 +133,9 @@ def _steps(found: Answer) -> Iterator[RenderableType]:
     yield from table("step", "version now" if shown else "version", "succeeded:", *shown, rows=rows)
 
 
-def _advice(found: Answer, target: Target) -> str:
-    """The next command; empty while a run is at work on what is left."""
-    counts = found["counts"]
-    if counts["pending"] or counts["in_progress"] or not found["source_complete"]:
-        return "" if _alive(found["runs"]) else f"Next: {target.run_command}"
-    if counts["failed"] or counts["quarantined"]:
-        return f"Next: {target.command('failures')}"
-    if counts["unconfirmed"] or found["vanished_open"]:
-        return f"Next: {target.command('reconcile')}"
-    return f"Next: {target.command('rerun', '--stale') if found['stale'] else target.export_command}"
-
-
-def _at_work(runs: Sequence[Answer]) -> Iterator[RenderableType]:
+def _at_work(found: Answer) -> Iterator[RenderableType]:
     """Every run whose end is not known, also one that shows no sign of life."""
+    works = "working" if standing.pause_of_all(found) is None else "paused"
     rows = [
         (
             run["run"],
@@ -181,9 +146,9 @@ def _at_work(runs: Sequence[Answer]) -> Iterator[RenderableType]:
             f"{run['done']:,}",
             "" if run["rate"] is None else f"{run['rate']:,.1f}",
             str(run["concurrency"] or ""),
-            _doing(run),
+            _doing(run, works),
         )
-        for run in runs
+        for run in found["runs"]
         if run["ended"] is None
     ]
     columns = ("at work", "host", "pid", "for:", "lease", "records done:", "a second:", "concurrency:", "")
@@ -198,11 +163,11 @@ def _lease(run: Answer) -> str:
     return f"{seconds:.0f} s" if run["lease"] >= 0 else f"overdue for {duration(seconds)}"
 
 
-def _doing(run: Answer) -> str:
+def _doing(run: Answer, works: str) -> str:
     if run["reason"] is not None:
         return str(run["reason"])
     if run["told"] is None:
-        return "working"
+        return works
     return f"draining: {run['told']}" if run["draining"] else f"stopping: {run['told']}"
 
 
@@ -244,13 +209,13 @@ def instances(found: Sequence[Answer]) -> Iterator[RenderableType]:
         yield Text("no instances")
 
 
-def no_failures(standing: Answer, target: Target) -> Iterator[RenderableType]:
+def no_failures(found: Answer, target: Target) -> Iterator[RenderableType]:
     """Why a run stopped is found with the run, where the records that failed were put back."""
     yield Text("no failed, quarantined or unconfirmed records")
-    runs = standing["runs"]
-    if runs and runs[-1]["exit_code"] == NEEDS_A_PERSON:
-        yield Text(f"but {_stopped(runs)}", style="yellow")
-        yield Text(f"Mend that, then: {target.run_command}")
+    runs = found["runs"]
+    if runs and standing.last(runs)["exit_code"] == standing.NEEDS_A_PERSON and (stopped := standing.stopped(found)):
+        yield Text(f"but {stopped}", style="yellow")
+        yield _whole(f"Mend that, then: {target.run_command}")
 
 
 def failures(causes: Sequence[Answer], first: Sequence[Answer], target: Target) -> Iterator[RenderableType]:
@@ -275,7 +240,7 @@ def failures(causes: Sequence[Answer], first: Sequence[Answer], target: Target) 
     yield from table("key", "state", "step", "kind", "attempts:", "at (UTC)", "reason", rows=listed)
     if total > len(first):
         yield Text(f"and {total - len(first):,} more; all of them: {target.command('failures', '--json')}", style="dim")
-    yield from map(Text, _ways_out(causes, target))
+    yield from map(_whole, _ways_out(causes, target))
 
 
 def _ways_out(causes: Sequence[Answer], target: Target) -> Iterator[str]:

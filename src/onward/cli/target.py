@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 
 
 PROMPT = "prompt-"
-_PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@\s]*@")
+PASSWORD = "PASSWORD"
+"""Stands where one has to be typed, as KEY and FILE do elsewhere: what is shown may be read by anybody."""
+_IN_ADDRESS = re.compile(r"(://[^:/@\s]*:)[^@\s]*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,8 @@ class Target:
         return {"store": self.store, "params": self.params, "instance": self.instance}
 
     def command(self, act: str, *more: str) -> str:
-        """A command about the same thing, as it is typed; passwords in addresses are masked."""
+        """A command about the same thing, as it is typed; what its environment says already is left out, and for
+        passwords in addresses there is a word."""
         return _typed("onward", act, *self.typed, *more)
 
     @property
@@ -52,6 +57,13 @@ class Target:
             return f"onward prompt, as '{self.job}' was run before"
         return f"onward run JOB, the file that declares '{self.job}', or onward prompt as before"
 
+    def resume_command(self, groups: Sequence[str | None], and_run: bool) -> str:
+        """What lets go on what people have paused, groups or (None) the job; `and_run`: and runs it."""
+        paused = [None] if None in groups else groups
+        words = " && ".join(self.command("resume", *([] if group is None else ["--group", group])) for group in paused)
+        is_typed = bool(self.again) or not isinstance(self.job, str)
+        return words + (f"{' && ' if is_typed else ', then '}{self.run_command}" if and_run else "")
+
     def sample_command(self, number: int) -> str:
         """How some stale records are made anew first; by what runs the job where it has no file."""
         if self.again:
@@ -64,7 +76,22 @@ class Target:
 
 
 def _typed(*words: str) -> str:
-    return _PASSWORD.sub(r"\1***@", shlex.join(words))
+    return shlex.join(map(_without_password, words))
+
+
+def _without_password(word: str) -> str:
+    from onward.policy import servers
+
+    if word.partition("://")[0] in servers.SCHEMES:
+        with contextlib.suppress(ValueError):
+            parts = servers.split(word)
+            return parts.masked(PASSWORD).text(safe="/,") if parts.secrets() else word
+    return _IN_ADDRESS.sub(rf"\1{PASSWORD}@", word)
+
+
+def store_words(store: str | None, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """How a store is named on a command line; not at all where a variable does."""
+    return [] if store is None or store == environment.get("ONWARD_STORE") else ["--store", store]
 
 
 class About(TypedDict):
@@ -84,7 +111,7 @@ def find(word: str | None, **about: Unpack[About]) -> Target:
         raise UsageError("JOB and --job (or ONWARD_JOB) both name the job; give one of them")
     if word is None and job_name is None:
         raise UsageError("which job? Give JOB (path/to/job.py), or --store URL --job NAME")
-    typed = [*(["--store", store] if store is not None else []), *(["--instance", instance] if instance else [])]
+    typed = [*store_words(store), *(["--instance", instance] if instance else [])]
     typed += [part for assignment in given for part in ("-p", assignment)]
     if job_name is not None:
         return _in_store(job_name, store, instance, given, typed)

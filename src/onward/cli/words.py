@@ -66,6 +66,11 @@ def rate(per_second: float) -> str:
     return f"{per_second * 3600:.0f}/h"
 
 
+def rates(own: float, every: float) -> str:
+    """A run's rate, and that of all together where others do a part of it."""
+    return f"{rate(own)} here, {rate(every)} in all" if every > own * 1.2 and own else rate(own)
+
+
 def duration(value: float) -> str:
     """Seconds as people say them: `4.2 s`, `7 min 45 s`, `3 h 12 min`, `2 d 4 h`."""
     if value < 9.95:

@@ -161,9 +161,9 @@ class _Command:
         from onward.cli import report
         from onward.model import RunResult
 
-        if ended.code in (errors.USAGE, errors.ONWARD_FAULT):
-            streams.err(f"onward: {brief(ended.reason)}")
         code, status = ended.code, self._status(binding)
+        if status is None or code in (errors.USAGE, errors.ONWARD_FAULT):
+            streams.err(f"onward: {brief(ended.reason)}")
         seconds = time.time() - self._began
         counts = {} if status is None else status["counts"]
         total = 0 if status is None else status["total"]
@@ -180,12 +180,15 @@ class _Command:
         return {**(ended.finished or {}), **now, **cost, "adopted": self._crew.adopted}
 
     def _status(self, binding: Binding) -> dict[str, Any] | None:
-        """None where the store cannot be asked; why is said."""
+        """None where the store cannot be asked; why is said, but where no worker has got as far as to bring the job
+        there."""
         from onward import api
         from onward.errors import OnwardError
 
         try:
             return api.status(self._target.job, store=self._target.store, instance=binding.instance)
+        except (StoreMissing, UsageError):
+            return None
         except OnwardError as error:
             streams.err(f"onward: {error}")
             return None

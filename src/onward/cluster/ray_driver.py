@@ -18,6 +18,7 @@ from onward.cluster.hand import Ended
 from onward.cluster.messages import Orders, Reports
 from onward.cluster.order import Order
 from onward.policy.endings import NOT_STARTED
+from onward.policy.masking import masked
 
 STAYS = (".git/", ".onward/", ".venv/", "venv/", "node_modules/", "__pycache__/", ".env")
 """What does not travel: other than that, all that .gitignore does not name."""
@@ -61,8 +62,8 @@ def _work(order: Order, tell: Any, told: _Told) -> Ended:
     try:
         _look_for(order.address or os.environ.get("RAY_ADDRESS"))
         _connect(ray, order)
-    except (ConnectionError, ValueError, RuntimeError, OSError, TimeoutError) as error:
-        return Ended(NOT_STARTED, f"no Ray cluster can be used: {_in_brief(error)}")
+    except Exception as error:  # Ray has classes of its own, which say best what it lacks
+        return Ended(NOT_STARTED, f"no Ray cluster can be used: {masked(_in_brief(error))}")
     for number in (signal.SIGINT, signal.SIGTERM):  # it is told by its orders; Ray has set handlers of its own
         signal.signal(number, lambda number, frame: told.stop(number))
     try:

@@ -30,6 +30,7 @@ from onward.policy.endings import (
     STOPPED_EARLY,
     EndedCounts,
     Ending,
+    NextAct,
     first_fifty,
     too_many_failures,
 )
@@ -287,7 +288,9 @@ class Governor:
             self._done_at = self._parting = None
             return False
         reason = self.standings.reason  # none where nothing waits at a gate
-        self._parting = Ending(STOPPED_EARLY, reason) if reason else None
+        paused = self.standings.paused
+        act: NextAct = "resume" if paused else "run"
+        self._parting = Ending(STOPPED_EARLY, reason, next_act=act, paused=paused) if reason else None
         wait_ends = self._wait_ends
         due = [
             self.standings.until,

@@ -377,6 +377,7 @@ class Session:
             recorded=not lost,
             head=head,
             next_act=ending.next_act,
+            **({"paused": list(ending.paused)} if ending.next_act == "resume" else {}),
             **self._costs(counts),
         )
         return RunResult(code, ending.text, str(self._begun.run), plain, counts.total, seconds)
@@ -486,6 +487,7 @@ class Session:
             started=self._began,
             now=now,
             rate=tally.rate(now),
+            rate_of_all=tally.rate_of_all(now),
             eta=tally.eta(now, limit) if left is None else left.expected,
             time_left=left,
             money=self._money(),

@@ -32,6 +32,7 @@ class Standings:
         self.until: float | None = None
         self.is_paused = False
         self.reason = ""
+        self.paused: tuple[str | None, ...] = ()
 
     def look_around(self) -> None:
         """A few times a second: gates that open or shut by themselves, faults that nothing has explained."""
@@ -82,14 +83,14 @@ class Standings:
 
     async def keep_all(self, only: Sequence[int] | None = None) -> bool:
         """Whether all that is left waits at gates that this run does not stay for; `until` and `is_paused` then say for
-        how long, `reason` why."""
+        how long, `reason` why, `paused` which pauses it is, where it is nothing else."""
         admission = self._worker.admission
         if time.monotonic() < self._not_before:
             return False
         waiting = await asyncio.wrap_future(self._journal.ask(lambda store: store.waiting_by_gate(self._run, only)))
-        self.until, self.is_paused, self.reason = None, admission.pause is not None, ""
+        self.until, self.is_paused, self.reason, self.paused = None, admission.pause is not None, "", ()
         if admission.pause is not None:
-            self.reason = str(admission.pause)
+            self.reason, self.paused = str(admission.pause), (None,)
             return True
         lasting = admission.lasting()
         if any(gate is not None for gate in waiting):
@@ -102,6 +103,9 @@ class Standings:
             return False
         self.until = min((shut.until for shut in kept if shut.until is not None), default=None)
         self.is_paused = any(shut.may_end for shut in kept)
+        if all(shut.may_end for shut in kept):
+            gates = (admission.gates.by_key.get(key) for key in waiting if key is not None)
+            self.paused = tuple(sorted({gate.group for gate in gates if gate is not None and gate.group is not None}))
         reasons = sorted({_said(shut) for shut in kept})
         more = f", and {len(reasons) - MOST_NAMED} more" if len(reasons) > MOST_NAMED else ""
         self.reason = "; ".join(reasons[:MOST_NAMED]) + more

@@ -20,7 +20,8 @@ MOST_REMEMBERED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A moment of a run, for a display. `eta` in seconds, None while it cannot be told; `rate` in records a second.
+    """A moment of a run, for a display. `eta` in seconds, None while it cannot be told; `rate` in records a second,
+    `rate_of_all`: that of all runs of the instance together.
 
     `retrying`: records that wait for another try, by "step: type of error", the first until `next_try`; `held`:
     records that wait for something else, by what it is; `longest`: key, step and age in seconds of the oldest call;
@@ -47,6 +48,7 @@ class Progress:
     time_left: Range | None = None
     money: Money | None = None
     models: tuple[AtModel, ...] = ()
+    rate_of_all: float = 0.0
 
     @property
     def asked_again(self) -> int:
@@ -150,6 +152,11 @@ class Tally:
         then, ended, _ = self._mark_since(now - seconds)
         return (self.ended - ended) / (now - then) if now > then else 0.0
 
+    def rate_of_all(self, now: float) -> float:
+        """Records of the instance that all runs together ended a second, over the last seconds."""
+        then, _, ended = self._mark_since(now - AVERAGING_SECONDS)
+        return max((_ended(self.counts) - ended) / (now - then), 0.0) if now > then else 0.0
+
     def lately(self, now: float) -> float:
         """The same over the last minute."""
         return self.rate(now, LATELY)
@@ -178,9 +185,7 @@ class Tally:
         if target is not None:
             rate, left = self.rate(now), target - self.ended
         elif self.counts.source_complete:
-            then, _, ended = self._mark_since(now - AVERAGING_SECONDS)
-            rate = (_ended(self.counts) - ended) / (now - then) if now > then else 0.0
-            left = self._to_go()
+            rate, left = self.rate_of_all(now), self._to_go()
         else:
             return None
         return left / rate if rate > 0 and left > 0 else None

@@ -7,11 +7,21 @@ from typing import Any
 
 from onward.errors import DeclarationError
 
+MOST_CALLS = 1_000_000
+"""As many calls in progress are more than any process can make."""
+
 
 def positive_int(name: str, value: Any) -> int:
     if type(value) is not int or value < 1:
         raise DeclarationError(f"{name} must be a whole number of at least 1, not {value!r}")
     return value
+
+
+def calls_at_once(value: Any) -> int:
+    """How many calls may be in progress."""
+    if positive_int("concurrency", value) > MOST_CALLS:
+        raise DeclarationError(f"concurrency must be at most {MOST_CALLS:,}, not {value!r}")
+    return int(value)
 
 
 def positive_seconds(name: str, value: Any) -> float:

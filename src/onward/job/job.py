@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar, get_args, overload
 from onward.errors import DeclarationError, OnwardError, UsageError
 from onward.job import registry
 from onward.job.annotations import MISSING, Names
-from onward.job.checks import job_name, positive_int, positive_seconds, yes_or_no
+from onward.job.checks import calls_at_once, job_name, positive_int, positive_seconds, yes_or_no
 from onward.job.coding import record_validate
 from onward.job.effects import Effect, EffectOptions, Key, check_fields, check_names, declare_effect
 from onward.job.fields import check_field
@@ -93,7 +93,7 @@ class Job:
             self.name = job_name(name)
             self.params_type = None if params is None else ParamsType(params, names)
             self.template = InstanceTemplate(instance, self.params_type)
-            self.concurrency = positive_int("concurrency", concurrency)
+            self.concurrency = calls_at_once(concurrency)
             self.max_failures = None if max_failures is None else FailureLimit.parse(max_failures)
             self.resume_cap = positive_int("resume_cap", resume_cap)
             self.outage_limit = positive_seconds("outage_limit", outage_limit)

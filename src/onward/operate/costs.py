@@ -43,8 +43,9 @@ def _money(found: Range) -> tuple[float, float, float]:
 
 
 def time_to_finish(pace: Pace | None, to_go: int, is_complete: bool) -> dict[str, Any]:
-    """`seconds`, `p10` and `p90`, null where they cannot be told: at the pace of the newest run, all of its instance
-    together. The spread is that of how many records ended in equal stretches of the time that it was at work."""
+    """`seconds`, `p10` and `p90`, null where they cannot be told: at the pace of all runs of the instance
+    together, as the run has it that was the last to tell. The spread is that of how many records ended in equal
+    stretches of the time that it was at work."""
     found = Range(0.0, 0.0, 0.0) if not to_go and is_complete else None
     if pace is not None and is_complete and to_go:
         found = time_left(Moments(pace.count, pace.total, pace.squares), pace.seconds, to_go)

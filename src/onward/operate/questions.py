@@ -17,6 +17,7 @@ from onward.ports.desk import Desk, ExportWish
 from onward.ports.facts import EntryFacts, GenerationFacts, InFlight, InstanceFacts, RecordFacts, RunFacts, Waiting
 from onward.ports.moving import Closed
 from onward.ports.sink import ExportRow
+from onward.ports.work import Pause
 
 FAILED_STATES = (State.FAILED, State.QUARANTINED, State.UNCONFIRMED)
 VANISHED = "vanished"
@@ -106,10 +107,16 @@ def status(desk: Desk, subject: Subject) -> dict[str, Any]:
         "failures": [
             {"step": step, "kind": kind, "count": number} for (step, kind), number in counts.failures.items() if number
         ],
+        "paused": [_pause(one) for one in desk.pauses(subject.number)],
         "concurrency": standing.concurrency,
         "runs": [_run(one, standing.now) for one in standing.runs],
         "in_flight": [_in_flight(one, subject.today) for one in standing.in_flight],
     }
+
+
+def _pause(one: Pause) -> dict[str, Any]:
+    """`group` is null where all of the instance is paused."""
+    return {"group": one.group, "by": one.actor, "reason": one.reason, "since": moment(one.at)}
 
 
 def _moved(desk: Desk, subject: Subject) -> dict[str, Any] | None:

@@ -4,14 +4,12 @@ tells one from another. Passwords are in the first alone. Pure."""
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from onward.errors import UsageError
 from onward.policy.masking import MASK
-
-POSTGRES = ("postgresql", "postgres")
+from onward.policy.servers import SCHEMES, split
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ def address_of(url: str, folder: str | None) -> Address:
     scheme, colons, rest = url.partition("://")
     if not colons or scheme == "sqlite":
         return _file(rest.removeprefix("/") if colons else url, url, folder)
-    if scheme not in POSTGRES:
+    if scheme not in SCHEMES:
         raise UsageError(f"{scheme}:// is no database that onward knows; use postgresql://…, sqlite:///… or a path")
     return _server(url)
 
@@ -52,28 +50,14 @@ def _file(path: str, url: str, folder: str | None) -> Address:
 
 def _server(url: str) -> Address:
     try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 - it is checked as it is read
-        pairs = parse_qsl(parts.query, keep_blank_values=True)
+        parts = replace(split(url), scheme=SCHEMES[0])
     except ValueError as error:
         raise UsageError(f"the address of the database cannot be read: {error}") from None
-    who, at, where = parts.netloc.rpartition("@")
-    user, colon, password = who.partition(":")
-    secrets = {unquote(password), password, *(value for name, value in pairs if _is_secret(name))} - {""}
-    kept = urlencode([(name, value) for name, value in pairs if not _is_secret(name)], quote_via=quote)
-    masked = urlencode(
-        [(name, MASK if _is_secret(name) else value) for name, value in pairs], quote_via=quote, safe="*"
-    )
-    bare = parts._replace(scheme="postgresql")
     return Address(
         url,
         None,
-        urlunsplit(bare._replace(netloc=f"{user}{at}{where}", query=kept)),
-        urlunsplit(bare._replace(netloc=f"{user}{colon and ':' + MASK}{at}{where}", query=masked)),
+        parts.without_secrets().text(),
+        parts.masked().text(safe="*/,"),
         parts.path.strip("/") or "sql",
-        tuple(sorted(secrets, key=len, reverse=True)),
+        tuple(sorted(parts.secrets(), key=len, reverse=True)),
     )
-
-
-def _is_secret(name: str) -> bool:
-    return "pass" in name.lower()

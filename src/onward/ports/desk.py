@@ -198,7 +198,7 @@ class Desk(Moving, Protocol):
         """By step and version the fingerprints of what the version was made of."""
 
     def pace(self, instance: int) -> Pace | None:
-        """How quickly records ended in the newest run that tells it."""
+        """How quickly records ended, by all runs together, as the run has it that was the last to tell."""
 
     def failures(self, instance: int, states: Sequence[State], kind: str | None) -> Iterator[FailedRecord]:
         """Records in these states, in source order, without vanished ones."""

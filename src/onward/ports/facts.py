@@ -50,7 +50,7 @@ class InstanceFacts:
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """Pending or unconfirmed records that no run takes up now. `until`: when the first of them may be; `since`: since
-    when the first of them waits for a person (UTC seconds)."""
+    when the first of them waits for a person, or is paused (UTC seconds)."""
 
     reason: str
     count: int

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from dataclasses import dataclass, field, replace
 
 from onward.errors import StoreError
+from onward.policy.servers import SCHEMES, split
 
-SCHEMES = ("postgresql", "postgres")
 SCHEMA = "onward"
 LONGEST_NAME = 63
-MASK = "***"
 
 
 def is_postgres(url: str) -> bool:
@@ -21,12 +19,13 @@ def is_postgres(url: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class Address:
     """`server`: what the driver is given; `schema`: where in the database the tables are; `shown`: the whole, without
-    secrets; `settled`: the whole, as it was given."""
+    secrets; `settled`: the whole, as it was given; `secrets`: what no message may hold."""
 
     server: str
     schema: str
     shown: str
     settled: str
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def quoted(self) -> str:
@@ -43,26 +42,17 @@ class Address:
 def parse(url: str) -> Address:
     """Raises StoreError."""
     try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 - it is checked as it is read
+        parts = split(url)
     except ValueError as error:
         raise StoreError(f"the store's address cannot be read: {error}") from None
-    pairs = parse_qsl(parts.query, keep_blank_values=True)
-    schema = next((value for name, value in pairs if name == "schema"), SCHEMA)
+    schema = next((value for name, value in parts.options if name == "schema"), SCHEMA)
     if not schema or "\0" in schema or len(schema.encode()) > LONGEST_NAME or schema.startswith("pg_"):
         raise StoreError(f"{schema!r} is not a name for a schema; give ?schema= another one")
-    rest = [(name, value) for name, value in pairs if name != "schema"]
-    server = urlunsplit(parts._replace(scheme="postgresql", query=urlencode(rest, quote_via=quote)))
-    return Address(server, schema, masked(url), url)
+    server = replace(parts, scheme=SCHEMES[0]).only(lambda name: name != "schema").text()
+    secrets = tuple(sorted(parts.secrets(), key=len, reverse=True))
+    return Address(server, schema, masked(url), url, secrets)
 
 
 def masked(url: str) -> str:
     """The address without passwords."""
-    parts = urlsplit(url)
-    place = parts.netloc
-    if "@" in place:
-        who, _, where = place.rpartition("@")
-        name, colon, _ = who.partition(":")
-        place = f"{name}{colon and ':' + MASK}@{where}"
-    pairs = [(name, MASK if "pass" in name.lower() else value) for name, value in parse_qsl(parts.query)]
-    return urlunsplit(parts._replace(netloc=place, query=urlencode(pairs, quote_via=quote, safe="*")))
+    return split(url).masked().text(safe="*/,")

@@ -42,6 +42,9 @@ _KEPT = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
+_OURS = {"client_encoding": "UTF8"}
+"""What neither an address nor the environment nor a role's settings may change."""
+HAS_TRANSACTION_TIMEOUT = 170000
 
 
 def connect(address: Address, to_write: bool = False) -> Connection:
@@ -49,7 +52,7 @@ def connect(address: Address, to_write: bool = False) -> Connection:
     good as a server that is gone, for it may lag, and be promoted in a moment."""
     given = psycopg.conninfo.conninfo_to_dict(address.server)
     connection: Connection = psycopg.connect(
-        **{**_KEPT, **given},  # type: ignore[arg-type]
+        **{**_KEPT, **given, **_OURS},  # type: ignore[arg-type]
         autocommit=True,
         cursor_factory=psycopg.RawCursor,
     )
@@ -60,6 +63,9 @@ def connect(address: Address, to_write: bool = False) -> Connection:
     if is_standby and to_write:
         connection.close()
         raise psycopg.OperationalError("it is a standby, which can only be read")
+    if connection.info.parameter_status("standard_conforming_strings") == "off":
+        # A message is read as a whole before the first of its statements holds; poolers keep this one for their client.
+        connection.execute("SET standard_conforming_strings TO on", prepare=False)
     # A pooler tells another process's number than the server does: behind one, statements are not prepared.
     connection.prepare_threshold = None if process != connection.info.backend_pid else 5
     return connection
@@ -82,7 +88,7 @@ def patiently(
             time.sleep(0.2)
 
 
-def beginning(address: Address, how: str, synchronous: str) -> str:
+def beginning(connection: Connection, address: Address, how: str, synchronous: str) -> str:
     """What begins a transaction, in one message; how it is made holds for it alone, since a pooler may give the
     connection to another program after it."""
     return (
@@ -91,19 +97,27 @@ def beginning(address: Address, how: str, synchronous: str) -> str:
         f"SET LOCAL synchronous_commit TO {synchronous};"
         f"SET LOCAL idle_in_transaction_session_timeout TO '{IDLE_SECONDS}s';"
         f"SET LOCAL lock_timeout TO '{LOCK_ONCE}s';"
-        "SET LOCAL statement_timeout TO 0;"
+        f"{_as_long_as_it_takes(connection)}"
         "SET LOCAL enable_seqscan TO off;"
         "SET LOCAL jit TO off;"
     )
 
 
-def reading(address: Address) -> str:
-    """What begins a consistent reading."""
+def reading(connection: Connection, address: Address) -> str:
+    """What begins a consistent reading: it holds up nobody, so that whoever reads may take his time."""
     return (
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
         f"SET LOCAL search_path TO {address.quoted}, pg_temp;"
-        f"SET LOCAL statement_timeout TO 0;SET LOCAL jit TO off;"
+        f"{_as_long_as_it_takes(connection)}"
+        "SET LOCAL idle_in_transaction_session_timeout TO 0;"
+        "SET LOCAL jit TO off;"
     )
+
+
+def _as_long_as_it_takes(connection: Connection) -> str:
+    """Bounds that a role or a database may have set for others hold for no transaction of ours."""
+    knows = connection.info.server_version >= HAS_TRANSACTION_TIMEOUT
+    return "SET LOCAL statement_timeout TO 0;" + ("SET LOCAL transaction_timeout TO 0;" if knows else "")
 
 
 def check(connection: Connection, address: Address, waits: Callable[[str], None] | None) -> str:
@@ -188,7 +202,7 @@ def _apply(connection: Connection, address: Address, number: int, script: str) -
     """The version afterwards, and whether this made the store."""
     connection.execute(
         f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout TO '{LOCK_SECONDS}s';"
-        "SET LOCAL synchronous_commit TO on; SET LOCAL statement_timeout TO 0".encode()
+        f"SET LOCAL synchronous_commit TO on;{_as_long_as_it_takes(connection)}".encode()
     )
     try:
         connection.execute(ALONE, [address.lock_class, MIGRATING])

@@ -58,7 +58,7 @@ class PostgresDesk(SqlDesk):
             return
         if self._reader.closed:
             self._reader = connections.connect(self.address)
-        self._reader.execute(connections.reading(self.address).encode())
+        self._reader.execute(connections.reading(self._reader, self.address).encode())
         try:
             row = self._reader.execute("SELECT moment()").fetchone()
             assert row is not None

@@ -105,9 +105,10 @@ class Line:
             return
         self._reconnect()
         began = self._clock.now()
-        ask = f"SELECT moment(), (SELECT batch FROM writers WHERE id = '{self._writer}')"
+        ask = connections.reading(self._connection, self.address)
+        ask += f"SELECT moment(), (SELECT batch FROM writers WHERE id = '{self._writer}')"
         with self._store_expected():
-            moment, batch = _last_row(self._connection.execute((connections.reading(self.address) + ask).encode()))
+            moment, batch = _last_row(self._connection.execute(ask.encode()))
         if (batch is None or batch < self.made) and not self._may_be_tidied(batch):
             connections.roll_back(self._connection)
             raise self._lost(batch)
@@ -171,7 +172,7 @@ class Line:
         number = self.address.lock_class
         taken = "".join(f"SELECT {how.value}({number}, {which:d});" for which, how in locks)
         text = (
-            connections.beginning(self.address, "READ COMMITTED", self._synchronous)
+            connections.beginning(self._connection, self.address, "READ COMMITTED", self._synchronous)
             + f"UPDATE writers SET batch = {self._batch:d}, opened = moment()"
             + f" WHERE id = '{self._writer}' AND batch >= {self.made:d};"
             + taken
@@ -248,7 +249,7 @@ class Line:
         """The row by which it is told what became of a commit; rows of writers that are long gone go."""
         connection.execute(
             (
-                connections.beginning(self.address, "READ COMMITTED", self._synchronous)
+                connections.beginning(connection, self.address, "READ COMMITTED", self._synchronous)
                 + f"DELETE FROM writers WHERE opened < moment() - {OLD_WRITERS};"
                 + f"INSERT INTO writers (id, batch, opened) VALUES ('{self._writer}', 0, moment())"
                 + " ON CONFLICT DO NOTHING;"
@@ -263,7 +264,7 @@ class Line:
         while True:
             try:
                 self._reconnect()
-                began = connections.beginning(self.address, "READ COMMITTED", self._synchronous)
+                began = connections.beginning(self._connection, self.address, "READ COMMITTED", self._synchronous)
                 with self._store_expected():
                     row = _last_row(self._connection.execute((began + ask).encode()))
                 connections.roll_back(self._connection)

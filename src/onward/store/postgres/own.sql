@@ -70,10 +70,12 @@ SELECT what, n FROM numbers WHERE what IN ('system', 'timeline')
 -- name: note_server
 INSERT INTO numbers (what, n) VALUES (:name, :number) ON CONFLICT (what) DO UPDATE SET n = excluded.n
 
--- Who holds our locks and has been waiting for so long for the rest of what its client has to say.
+-- Who holds our locks and has been waiting for so long for the rest of what its client has to say. A COPY waits between
+-- two rows of its client, too, and looks the same as long as it lasts.
 -- name: end_stopped
 SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a
-WHERE a.state = 'active' AND a.wait_event = 'ClientRead' AND a.query NOT LIKE 'COPY %' AND a.state_change < clock_timestamp() - make_interval(secs => :seconds)
+WHERE a.state = 'active' AND a.wait_event = 'ClientRead' AND a.state_change < clock_timestamp() - make_interval(secs => :seconds)
+  AND a.query NOT ILIKE 'COPY %'
   AND EXISTS (SELECT 1 FROM pg_locks l WHERE l.pid = a.pid AND l.granted AND l.locktype = 'advisory'
               AND l.classid = (:lock_class & 4294967295)::oid)
 

@@ -52,6 +52,6 @@ class Sending:
         bindings = {"run": run, "lease": self._lease}
         statement = OWN[block]
         with contextlib.suppress(psycopg.Error), connections.connect(self._address) as own:
-            own.execute(connections.beginning(self._address, "READ COMMITTED", "on").encode())
+            own.execute(connections.beginning(own, self._address, "READ COMMITTED", "on").encode())
             own.execute(statement.text, [bindings[name] for name in statement.names])
             own.execute("COMMIT")

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import psycopg
 from psycopg import errors
 
-from onward.errors import OnwardError, StoreError, StoreLost, StoreMissing, StoreWriteError
+from onward.errors import OnwardError, StoreAway, StoreError, StoreMissing, StoreWriteError
+from onward.policy.masking import MASK
 from onward.store.postgres.address import Address
 
 AGAIN = "nothing committed is lost, run the same command again"
@@ -64,12 +65,12 @@ def explain(
     if why is not None:
         return StoreError(f"{place} does not let us in: {why}")
     if is_lost(error):
-        lost = StoreLost if kind is StoreError else kind
-        return lost(f"{place} cannot be reached ({_first_line(error)}); {AGAIN}")
+        away = StoreAway if kind is StoreError else kind
+        return away(f"{place} cannot be reached ({_said(error, address)}); {AGAIN}")
     if isinstance(error, errors.InsufficientPrivilege):
         return StoreError(
-            f"{place}: the user lacks rights ({_first_line(error)}); the schema {address.schema} has to be the user's "
-            f"own: CREATE SCHEMA {address.quoted} AUTHORIZATION the_user"
+            f"{place}: the user lacks rights ({_said(error, address)}); the schema {address.schema} has to be "
+            f"the user's own: CREATE SCHEMA {address.quoted} AUTHORIZATION the_user"
         )
     if isinstance(error, errors.DiskFull):
         return kind(f"no space left on the disk of {place}; free some, {AGAIN}")
@@ -78,19 +79,22 @@ def explain(
     if isinstance(error, errors.LockNotAvailable):
         return kind(f"{place}: another program has held its tables for too long; end it, {AGAIN}")
     if isinstance(error, BEGUN_AGAIN):
-        return kind(f"{place}: others kept getting in the way of a change ({_first_line(error)}); {AGAIN}")
+        return kind(f"{place}: others kept getting in the way of a change ({_said(error, address)}); {AGAIN}")
     if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
         return StoreMissing(f"there is no store at {place}; run the job first, or check --store")
     if isinstance(error, errors.OutOfMemory | errors.InsufficientResources):
-        return kind(f"{place} has no room for this now ({_first_line(error)}); {AGAIN}")
+        return kind(f"{place} has no room for this now ({_said(error, address)}); {AGAIN}")
     if isinstance(error, errors.IoError | errors.DataCorrupted | errors.IndexCorrupted):
         return kind(
-            f"the disk failed under {place} ({_first_line(error)}); check it, and restore a backup where needed"
+            f"the disk failed under {place} ({_said(error, address)}); check it, and restore a backup where needed"
         )
-    return kind(f"{place}: {_first_line(error)}")
+    return kind(f"{place}: {_said(error, address)}")
 
 
-def _first_line(error: psycopg.Error) -> str:
+def _said(error: psycopg.Error, address: Address) -> str:
+    """The driver's own first line; it may quote what it could not read of an address."""
     said = error.diag.message_primary or str(error)
+    for secret in address.secrets:
+        said = said.replace(secret, MASK)
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return lines[0] if lines else "no reason was given"

@@ -151,7 +151,7 @@ class Questions:
         found = []
         for pause in self.pauses(instance):
             number = sum(n for gate, n in counts.items() if pause.group in (None, _group_of(gate)))
-            found.append(Waiting(str(pause), number))
+            found.append(Waiting(str(pause), number, None, pause.at))
         alive = {run.run for run in runs if run.alive}
         told: set[str] = set()
         for gate, whole, reason, until, run in self.rows("standings", instance=instance):

@@ -63,8 +63,8 @@ def read_version_parts(transaction: Transaction, instance: int) -> dict[tuple[st
 
 
 def read_pace(transaction: Transaction, instance: int) -> Pace | None:
-    """That of the newest run that has one."""
-    found = transaction.rows("newest_pace", {"instance": instance})
+    """As the run has it that was the last to tell."""
+    found = transaction.rows("last_pace", {"instance": instance})
     return Pace(*orjson.loads(found[0][0])) if found else None
 
 

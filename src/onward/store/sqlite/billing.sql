@@ -11,5 +11,5 @@ GROUP BY c.step
 -- name: version_parts
 SELECT step, version, parts FROM versions WHERE instance = :instance
 
--- name: newest_pace
-SELECT pace FROM runs WHERE instance = :instance AND pace IS NOT NULL ORDER BY id DESC LIMIT 1
+-- name: last_pace
+SELECT pace FROM runs WHERE instance = :instance AND pace IS NOT NULL ORDER BY coalesce(noted, 0) DESC, id DESC LIMIT 1

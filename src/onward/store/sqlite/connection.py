@@ -46,7 +46,7 @@ def path_of(url: str) -> Path | None:
         return Path(url.removeprefix("sqlite:///"))
     if "://" in url:
         raise StoreError(
-            f"{url.split('://')[0]}:// is not a store that this installation knows; use a path or sqlite:///…"
+            f"{url.split('://')[0]}:// is not a store that this installation knows; use a path, sqlite:///… or postgresql://…"
         )
     return Path(url)
 
