@@ -127,9 +127,7 @@ class StoreError(OnwardError):
 
 
 class StoreAway(StoreError):
-    """The store's server cannot be reached now: the same command may do later."""
-
-    exit_code = 3
+    """The store's server cannot be reached now; a run that ends so (3) is to be started again."""
 
 
 class StoreMissing(StoreError):

@@ -13,7 +13,7 @@ from onward.cli import errors, streams
 from onward.cli.flags import RunFlags
 from onward.cli.target import About, Target, find
 from onward.cli.words import brief
-from onward.errors import OnwardError, StoreError, UsageError
+from onward.errors import OnwardError, StoreAway, StoreError, UsageError
 
 if TYPE_CHECKING:
     from onward.engine.govern import Bounds
@@ -91,6 +91,9 @@ def begin(what: Callable[[], Runnable], flags: RunFlags) -> int:
             return session.work(_bounds(runnable.target, flags), options)
     except KeyboardInterrupt:
         streams.err("onward: interrupted")
+        return errors.STOPPED_EARLY
+    except StoreAway as error:
+        errors.report(error)
         return errors.STOPPED_EARLY
 
 

@@ -19,7 +19,7 @@ from onward import runner
 from onward.cluster.assignment import Assignment
 from onward.cluster.messages import Orders, Reports
 from onward.engine.tally import Progress
-from onward.errors import OnwardError, OutOfMemory, is_out_of_memory
+from onward.errors import OnwardError, OutOfMemory, StoreAway, is_out_of_memory
 from onward.policy.endings import ONWARD_FAULT, STOPPED_EARLY
 
 TELL_EVERY = 0.5
@@ -77,6 +77,8 @@ def _run(assignment: Assignment, teller: Teller) -> tuple[int, str]:
             waits=teller.waits,
         )
         result = runner.run(job, assignment.bind(job), options)
+    except StoreAway as error:
+        return STOPPED_EARLY, str(error)
     except OnwardError as error:
         return error.exit_code, str(error)
     except KeyboardInterrupt:
