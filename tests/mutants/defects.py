@@ -12,6 +12,7 @@ from mutants.effect_defects import EFFECT_DEFECTS
 from mutants.moving_defects import MOVING_DEFECTS
 from mutants.operate_defects import OPERATE_DEFECTS
 from mutants.postgres_defects import POSTGRES_DEFECTS
+from mutants.sharing_defects import SHARING_DEFECTS
 
 CONTRACT = "tests/contract"
 RUNS = (f"{CONTRACT}/test_store_runs.py", f"{CONTRACT}/test_store_leases.py")
@@ -319,4 +320,5 @@ DEFECTS = (
     *CLUSTER_DEFECTS,
     *OPERATE_DEFECTS,
     *ASKING_DEFECTS,
+    *SHARING_DEFECTS,
 )

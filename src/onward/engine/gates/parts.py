@@ -16,7 +16,9 @@ LATELY = 1.0
 LONGEST_NAME = 200
 RESERVE = 1.5
 LEAST = 0.01
-"""Of a rate: how much more than it used lately a run keeps, and which part of all is the least that it wants."""
+SLACK = 0.02
+"""Of a rate: how much more than it used lately a run keeps, which part of all is the least that it wants, and which
+part is not worth an exchange of its own."""
 
 
 class Part(ABC):
@@ -66,12 +68,17 @@ class Part(ABC):
     @property
     def lacks(self) -> bool:
         """Whether there is more to be had, now or once others have given it back."""
-        return self.held < self.target or self.wanted < self.size
+        return self.held + self._slack < self.target or self.wanted < self.size
 
     @property
     def returns(self) -> bool:
         """Whether the run holds what others want and it does not use any more."""
-        return self.held > max(self.target, self._in_use)
+        return self.held - self._slack > max(self.target, self._in_use)
+
+    @property
+    def _slack(self) -> float:
+        """So much of a rate comes and goes with what others happen to use: it can wait."""
+        return 0.0 if self.whole else self.size * SLACK
 
     def _have(self, held: float, target: float, now: float) -> None:
         self.held, self.target = held, target

@@ -7,11 +7,10 @@ SELECT sharing FROM runs WHERE id = :run
 -- name: set_sharing
 UPDATE runs SET sharing = :sharing WHERE id = :run AND sharing IS DISTINCT FROM :sharing
 
--- Rows of runs that have ended do not count.
+-- A run's rows go when it ends or is buried.
 -- name: shares_of
-SELECT s.ceiling, s.run, s.held, s.wanted, s.since, s.asked
-FROM shares s JOIN runs u ON u.id = s.run AND u.ended IS NULL
-WHERE s.instance = :instance AND s.ceiling = ANY (texts(:rows))
+SELECT ceiling, run, held, wanted, since, asked FROM shares
+WHERE instance = :instance AND ceiling = ANY (texts(:rows))
 
 -- name: put_shares
 INSERT INTO shares (instance, ceiling, run, held, wanted, since, asked)

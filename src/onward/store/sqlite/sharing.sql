@@ -7,11 +7,10 @@ SELECT sharing FROM runs WHERE id = :run
 -- name: set_sharing
 UPDATE runs SET sharing = :sharing WHERE id = :run AND sharing IS NOT :sharing
 
--- Rows of runs that have ended do not count.
+-- A run's rows go when it ends or is buried.
 -- name: shares_of
 SELECT s.ceiling, s.run, s.held, s.wanted, s.since, s.asked
 FROM json_each(:rows) j CROSS JOIN shares s ON s.instance = :instance AND s.ceiling = j.value
-JOIN runs u ON u.id = s.run AND u.ended IS NULL
 
 -- name: put_shares
 INSERT INTO shares (instance, ceiling, run, held, wanted, since, asked)
