@@ -172,7 +172,7 @@ def test_who_comes_later_has_its_part(scene: Scene) -> None:
 
 
 def test_who_comes_later_waits_for_one_that_hangs(scene: Scene) -> None:
-    scene.job("limit=shared", 20, "concurrency=2")
+    scene.job("limit=shared", 300, "concurrency=2")  # more than the first one has claimed
     scene.answers_after(60.0)
     first = scene.start(lease=15)
     wait_until(lambda: len(scene.server.requests()) == 2 or first.poll() is not None)
