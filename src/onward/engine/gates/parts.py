@@ -12,7 +12,9 @@ from onward.policy.pace import Bucket, DebtBucket
 from onward.ports.work import Offer, Portion
 
 LATELY = 1.0
-"""Seconds for which a run wants more after it could have used more, and some after it has used some."""
+BRIEFLY = 0.25
+"""Seconds for which a run wants more after it could have used more, and some after it has used some; the latter where
+others want room for calls."""
 LONGEST_NAME = 200
 RESERVE = 1.5
 LEAST = 0.01
@@ -70,8 +72,7 @@ class Part(ABC):
         """Whether there is more to be had, now or once others have given it back."""
         return self.held + self._slack < self.target or self.wanted < self.size
 
-    @property
-    def returns(self) -> bool:
+    def returns(self, now: float) -> bool:
         """Whether the run holds what others want and it does not use any more."""
         return self.held - self._slack > max(self.target, self._in_use)
 
@@ -88,6 +89,9 @@ class Part(ABC):
     @abstractmethod
     def _in_use(self) -> float:
         """What cannot be given back now."""
+
+    def note(self, now: float) -> None:  # noqa: B027 - not everything has to be looked at so often
+        """Look whether it is used."""
 
     @abstractmethod
     def is_in_the_way(self, now: float) -> bool:
@@ -122,12 +126,22 @@ class Calls(Part):
         return float(self.ceiling.taken)
 
     def _wanted(self, now: float) -> float:
+        self.note(now)
+        if now - self.blocked_at < LATELY:
+            return self.size
+        return 0.0 if self._is_idle(now) else float(self._peak)
+
+    def note(self, now: float) -> None:
         if self.ceiling.peak:
             self._peak, self._used_at = self.ceiling.peak, now
             self.ceiling.peak = self.ceiling.taken
-        if now - self.blocked_at < LATELY:
-            return self.size
-        return float(self._peak) if now - self._used_at < LATELY else 0.0
+
+    def returns(self, now: float) -> bool:
+        return super().returns(now) or (self.held > 0 and self._is_idle(now) and now - self.blocked_at >= LATELY)
+
+    def _is_idle(self, now: float) -> bool:
+        others_want = self.target < self.size
+        return now - self._used_at >= (BRIEFLY if others_want else LATELY)
 
     def _bound(self, most: float, now: float) -> None:
         self.ceiling.bound(int(most))

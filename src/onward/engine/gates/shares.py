@@ -18,22 +18,24 @@ from onward.engine.gates.parts import LATELY, Part, Rate, parts_of
 from onward.ports.work import Offer, Shared
 
 EVERY = 1.0
+WAITING = 0.5
 SOON = 0.25
 AT_ONCE = 0.02
-"""Seconds between two exchanges: while something is in use, while more of it can be had, and at the least."""
+"""Seconds between two exchanges: while something is in use, while a run that has nothing waits, while there is more to
+be had, and at the least."""
 
 Ask = Callable[[Sequence[Offer]], "Future[Shared]"]
 
 
 class Shares:
-    """`is_due`: the job has such ceilings. `waiting` is called to say again what waits (`blocked`), `changed` when more
-    may begin; `is_stopping` tells that no more is to begin. `ask` asks the store; the answer may come in any thread."""
+    """`has_any`: the job has such ceilings. `waiting` is called to say again what waits (`blocked`), `changed` when
+    more may begin; `is_stopping` tells that no more is to begin. `ask` asks the store; the answer may come in any thread."""
 
     def __init__(
-        self, is_due: bool, waiting: Callable[[], None], changed: Callable[[], None], is_stopping: Callable[[], bool]
+        self, has_any: bool, waiting: Callable[[], None], changed: Callable[[], None], is_stopping: Callable[[], bool]
     ):
         self.is_on = False
-        self._is_due = is_due
+        self._has_any = has_any
         self._waiting = waiting
         self.ask: Ask | None = None
         self._changed = changed
@@ -41,8 +43,9 @@ class Shares:
         self._parts: dict[str, Part] = {}
         self._of: dict[Ceiling, list[Part]] = {}
         self._active: dict[str, Part] = {}
+        self._new: set[Part] = set()
         self._is_asking = False
-        self._asked_at = -EVERY
+        self._asked_at = self._looked_at = -EVERY
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -63,7 +66,7 @@ class Shares:
 
     def hear(self, others: bool) -> None:
         """Whether there are other runs. Where this one has had all of each, it keeps what it uses, and says so."""
-        if not others or self.is_on or not self._is_due:
+        if not others or self.is_on or not self._has_any:
             return
         self.is_on = True
         now = time.monotonic()
@@ -90,13 +93,13 @@ class Shares:
                 part.block(now)
                 if part.name not in self._active:
                     self._active[part.name] = part
+                    self._new.add(part)
                     self._plan(AT_ONCE)
-                elif part.lacks:
-                    self._plan(SOON)
 
     def left(self, ceilings: Iterable[Ceiling]) -> None:
         """A call has ended: what others want of its room is given back at once."""
-        if any(part.returns for one in ceilings for part in self._of.get(one, ())):
+        now = time.monotonic()
+        if any(part.returns(now) for one in ceilings for part in self._of.get(one, ())):
             self._plan(AT_ONCE)
 
     def close(self) -> None:
@@ -105,14 +108,36 @@ class Shares:
             self._timer.cancel()
 
     def _plan(self, after: float) -> None:
-        """Ask so many seconds after the last time, or now."""
+        """Look whether to ask so many seconds after the last time, or now."""
         loop = asyncio.get_running_loop()
-        due = loop.time() + max(self._asked_at + after - time.monotonic(), 0.0)
+        due = loop.time() + max(self._looked_at + after - time.monotonic(), 0.0)
         if self._is_closed or self._is_asking or (self._timer is not None and self._timer.when() <= due):
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_at(due, self._ask)
+        self._timer = loop.call_at(due, self._look)
+
+    def _look(self) -> None:
+        """Ask, if there is a reason to."""
+        self._timer = None
+        if self._is_asking or self._is_closed:
+            return
+        self._waiting()
+        now = self._looked_at = time.monotonic()
+        for part in self._active.values():
+            part.note(now)
+        if any(self._is_due(part, now) for part in self._active.values()):
+            self._ask()
+        elif self._active:
+            self._plan(SOON)
+
+    def _is_due(self, part: Part, now: float) -> bool:
+        seconds = now - self._asked_at
+        if part in self._new or seconds >= EVERY or part.returns(now):
+            return True
+        if now - part.blocked_at >= LATELY:
+            return False
+        return seconds >= SOON if part.lacks else seconds >= WAITING and not part.held
 
     def _ask(self) -> None:
         if self._timer is not None:
@@ -120,9 +145,9 @@ class Shares:
             self._timer = None
         if self._is_asking or self._is_closed or self.ask is None:
             return
-        now = self._asked_at = time.monotonic()
+        now = self._asked_at = self._looked_at = time.monotonic()
         self._is_asking = True
-        self._waiting()
+        self._new.clear()
         asked = list(self._active.values())
         loop = asyncio.get_running_loop()
 
@@ -147,19 +172,16 @@ class Shares:
                 del self._active[part.name]
         if has_grown:
             self._changed()
-        if self._active:
-            self._plan(EVERY)
-        known = set(asked)
-        for part in self._active.values():
-            if part.returns or part not in known:
-                self._plan(AT_ONCE)
-            elif part.lacks and now - part.blocked_at < LATELY:
-                self._plan(SOON)
+        if self._new or any(part.returns(now) for part in self._active.values()):
+            self._plan(AT_ONCE)
+        elif self._active:
+            self._plan(SOON)
 
     def _end(self, now: float) -> None:
         """There is no other run any more."""
         self.is_on = False
         self._active.clear()
+        self._new.clear()
         for part in self._parts.values():
             part.end(now)
         self._changed()
