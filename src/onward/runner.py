@@ -266,6 +266,7 @@ async def run_async(job: Job, binding: Binding, options: Options) -> RunResult:
                 asks_only=asks_only,
                 batch_models=tuple((one.name, one.place, one.path) for one in plan.models if one.batching is not None),
                 deduped=_deduped(plan),
+                ceilings=plan.has_ceilings,
                 pid=os.getpid(),
                 key_fields={step.effect.name: step.effect.fields for step in plan.steps if step.effect},
             )

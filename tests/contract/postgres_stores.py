@@ -44,8 +44,8 @@ class ServerClock(HandClock):
             tell(self.moment)
 
 
-EMPTIED = """instances runs records pauses gates inputs checkpoints lineages versions generations failures usage costs
-reserved answers batched batch_waits chunks effects awaits owed history counts writers""".split()  # noqa: SIM905
+EMPTIED = """instances runs records pauses gates shares inputs checkpoints lineages versions generations failures usage
+costs reserved answers batched batch_waits chunks effects awaits owed history counts writers""".split()  # noqa: SIM905
 COUNTED_FROM_ONE = "record_blocks instances_id_seq lineages_id_seq batched_id_seq history_id_seq".split()  # noqa: SIM905
 
 

@@ -12,6 +12,7 @@ from mutants.effect_defects import EFFECT_DEFECTS
 from mutants.moving_defects import MOVING_DEFECTS
 from mutants.operate_defects import OPERATE_DEFECTS
 from mutants.postgres_defects import POSTGRES_DEFECTS
+from mutants.sharing_defects import SHARING_DEFECTS
 from mutants.table_defects import TABLE_DEFECTS
 
 CONTRACT = "tests/contract"
@@ -321,4 +322,5 @@ DEFECTS = (
     *OPERATE_DEFECTS,
     *TABLE_DEFECTS,
     *ASKING_DEFECTS,
+    *SHARING_DEFECTS,
 )

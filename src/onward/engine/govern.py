@@ -187,6 +187,7 @@ class Governor:
     async def _obey(self, orders: Orders) -> None:
         """What people have said to this run, or to all of the instance."""
         self.standings.hear(orders.pauses)
+        self._worker.admission.shares.hear(orders.others)
         if self._concurrency.hear(orders):
             self._events.emit("concurrency_changed", reason=str(self._concurrency), concurrency=self._concurrency.now)
             self._worker.resize(self._concurrency.now)

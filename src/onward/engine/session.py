@@ -174,6 +174,7 @@ class Session:
         self._journal = Journal(store, begun.run, clock, self._worker, store.lease / 4)
         self._worker.journal = self._journal
         self._worker.share.left = options.bounds.limit
+        self._share_ceilings()
         self._feed = self._make_feed(source)
         self._feeds = options.asks_about is None and options.only is None
         if options.asks_about is not None:
@@ -187,6 +188,13 @@ class Session:
         self._governor = self._make_governor()
         self._loop = asyncio.get_running_loop()
         self._disturbed = False
+
+    def _share_ceilings(self) -> None:
+        """With the instance's other runs, from now on where there are some, else as soon as there are."""
+        shares, journal, run = self._worker.admission.shares, self._journal, self._begun.run
+        shares.ask = lambda offers: journal.ask(lambda store: store.share(run, offers))
+        if not self._begun.alone:
+            shares.begin()
 
     def _make_governor(self) -> Governor:
         options = self._options
@@ -306,6 +314,7 @@ class Session:
         if self._batches is not None:
             await self._batches.close()
         await asyncio.gather(spawn(self._inquest.close()), spawn(self._processes.close()))
+        self._worker.admission.shares.close()
         await self._worker.budgets.quiet(JOURNAL_ENDS_WITHIN)
         await self._journal_ends()
         if self._feeds:

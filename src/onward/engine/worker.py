@@ -86,7 +86,8 @@ class Worker:
         self.on_left: Callable[[Attempt, Fact], None] = lambda attempt, fact: None
         self.journal: Journal | None = None
         self.slots = Slots(concurrency, self._perform, self._given_up, self.fault)
-        self.admission = Admission(plan, self._begin, self._put_back, self._freed, value_of, patient, concurrency)
+        hands = self._begin, self._put_back, self._freed, value_of
+        self.admission = Admission(plan, *hands, patient, concurrency, lambda: self.stopping)
         self.causes = Causes(
             self.admission,
             Outages(self._calls_to_come, plan.outage_limit, patient),

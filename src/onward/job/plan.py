@@ -197,6 +197,17 @@ class Plan:
         return tuple(dict.fromkeys(step.group.name for step in self.steps if step.group is not None))
 
     @property
+    def has_ceilings(self) -> bool:
+        """Whether it has ceilings that all runs of an instance share: of limits, groups, and rates of models."""
+        groups = [step.group for step in self.steps if step.group is not None]
+        rates = [one.requests_per_minute or one.tokens_per_minute for one in self.models if one.batching is None]
+        return (
+            any(step.limit is not None for step in self.steps)
+            or any(group.ceiling is not None or group.ceilings for group in groups)
+            or any(rates)
+        )
+
+    @property
     def models(self) -> tuple[ModelTraits, ...]:
         """The models that its steps name, each once."""
         return tuple({id(model): model for step in self.steps for model in step.models}.values())

@@ -43,6 +43,15 @@ class Bucket:
     def take(self) -> None:
         self.tokens -= 1.0
 
+    def set_rate(self, per_minute: float, now: float) -> None:
+        """From `now` on it fills at this rate, 0 for not at all."""
+        self.available(now)
+        self.per_minute = per_minute
+
+    def empty(self, now: float) -> None:
+        """Nothing has come yet."""
+        self.tokens, self.filled_at = 0.0, now
+
     def next_at(self, now: float) -> float:
         """When a call may begin."""
         return now if self.available(now) else now + (1.0 - self.tokens) * 60.0 / self.per_minute
@@ -64,6 +73,15 @@ class DebtBucket:
     per_minute: float
     _level: float | None = None
     _filled_at: float = 0.0
+
+    def set_rate(self, per_minute: float, now: float) -> None:
+        """From `now` on it fills at this rate, 0 for not at all."""
+        self.available(now)
+        self.per_minute = per_minute
+
+    def empty(self, now: float) -> None:
+        """Nothing has come yet."""
+        self._level, self._filled_at = 0.0, now
 
     @property
     def holds(self) -> float:

@@ -18,7 +18,7 @@ class RunStart:
     run", but asks about effects, and leaves all else as it is. `gates`: the names of its groups. `key_fields`: what
     the keys of its effects are made of, by ledger name. `batch_models`: (name, place, path) of models asked in
     batches; `deduped`: the ledger names of effects whose far side knows a key for ever, so that a send may be repeated
-    while another one goes on."""
+    while another one goes on. `ceilings`: it is under some that all runs of the instance share."""
 
     job: str
     instance: str
@@ -35,6 +35,7 @@ class RunStart:
     batch_models: tuple[tuple[str, str, str], ...] = ()
     deduped: tuple[str, ...] = ()
     pid: int | None = None
+    ceilings: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ class DeadRun:
 @dataclass(slots=True)
 class RunBegun:
     """What a run finds. `others` are live runs of the same instance; failed records are reset only without any.
-    `other_keys`: what the job owes, or has done, under keys that it no longer makes."""
+    `other_keys`: what the job owes, or has done, under keys that it no longer makes. `alone`: no other run is under
+    ceilings, and this one has all of each until it shares them."""
 
     run: int
     instance: int
@@ -70,6 +72,7 @@ class RunBegun:
     reset_failed: int = 0
     dead_runs: list[DeadRun] = field(default_factory=list)
     other_keys: list[OtherKey] = field(default_factory=list)
+    alone: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +117,42 @@ class Pause:
 @dataclass(frozen=True, slots=True)
 class Orders:
     """What people have said to a run that is at work. `drain`: why it is to finish its calls and end, if it is;
-    `concurrency`: how many calls each run may have in progress, None where nobody says; `said`: how often they have."""
+    `concurrency`: how many calls each run may have in progress, None where nobody says; `said`: how often they have.
+    `others`: there are other runs under ceilings, so that these have to be shared."""
 
     pauses: list[Pause]
     drain: str | None
     concurrency: int | None
     said: int
+    others: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a run says of a ceiling: its `size` for all runs together, how much of it the run keeps, having stopped
+    using more than that, and how much it wants. `whole`: calls in progress, not calls or tokens a minute."""
+
+    ceiling: str
+    size: float
+    keep: float
+    want: float
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """How much of a ceiling a run may use, and how much of it is to be its own: what is more is to be given back."""
+
+    held: float
+    target: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What a run has of the ceilings that it said something of. `alone`: it has all of each until it shares again."""
+
+    alone: bool
+    portions: Mapping[str, Portion] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +321,10 @@ class WorkStore(Protocol):
     def note_gates(self, run: int, standings: Sequence[GateStanding], told: Sequence[tuple[str, str]]) -> None:
         """Say which gates are shut for this run, instead of what it said before; `told`: (event, reason) for the
         history."""
+
+    def share(self, run: int, offers: Sequence[Offer]) -> Shared:
+        """Share ceilings with the other runs of the instance. What all of them hold together is never more than there
+        is; while another run has all of each, nothing is given."""
 
     def shared_answer(self, run: int, fingerprint: str) -> str | None:
         """The answer to a request that the run's instance has had before."""

@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable, Mapping
 
 from onward.engine.attempt import Attempt
-from onward.engine.gates.gates import Ceiling, Gate, Gates, Shut
+from onward.engine.gates.ceiling import Ceiling
+from onward.engine.gates.gates import Gate, Gates, Shut
 from onward.engine.gates.model_ceiling import ModelCeiling
+from onward.engine.gates.shares import Shares
 from onward.engine.spending.bill import AtModel
 from onward.job.plan import Plan, StepPlan
 from onward.policy.failures import Classified
@@ -43,8 +45,10 @@ class Admission:
         value_of: Callable[[Attempt], str] = lambda attempt: attempt.claimed.value or "null",
         patient: bool = True,
         concurrency: int = 32,
+        is_stopping: Callable[[], bool] = lambda: False,
     ):
-        self.gates = Gates(plan, value_of, patient)
+        self.shares = Shares(plan.has_ceilings, self._say_what_waits, self._time_has_come, is_stopping)
+        self.gates = Gates(plan, value_of, patient, self.shares)
         self.pause: Pause | None = None
         self.at_gates = self.gates.has_groups
         self._begin = begin
@@ -54,7 +58,8 @@ class Admission:
         limits: dict[int, Ceiling] = {}
         self.models: dict[str, ModelCeiling] = {}
         self._ceilings = [
-            (*_ceilings_of(step, limits, patient), *self._models_of(step, concurrency, patient)) for step in plan.steps
+            (*self._ceilings_of(step, limits, patient), *self._models_of(step, concurrency, patient))
+            for step in plan.steps
         ]
         self._bounded = [
             bool(own) or step.group is not None for own, step in zip(self._ceilings, plan.steps, strict=True)
@@ -65,11 +70,25 @@ class Admission:
         self._letting_in: set[Gate] = set()
         self._timer: asyncio.TimerHandle | None = None
 
+    def _ceilings_of(self, step: StepPlan, limits: dict[int, Ceiling], patient: bool) -> tuple[Ceiling, ...]:
+        """The step's own, and that of its limit, which is one for all who were given the same object."""
+        room = _room_of(step)
+        own = () if room is None else (Ceiling(room),)
+        if step.limit is None:
+            return own
+        if id(step.limit) not in limits:
+            limits[id(step.limit)] = ceiling = Ceiling(step.limit.concurrency, step.limit.per_minute)
+            if not patient:
+                ceiling.bucket = None
+            self.shares.add(ceiling, f"limit of {step.name}")
+        return (*own, limits[id(step.limit)])
+
     def _models_of(self, step: StepPlan, concurrency: int, patient: bool) -> list[ModelCeiling]:
         online = [model for model in step.models if model.batching is None]
         for model in online:
             if model.name not in self.models:
-                self.models[model.name] = ModelCeiling(model, concurrency, patient)
+                self.models[model.name] = ceiling = ModelCeiling(model, concurrency, patient)
+                self.shares.add(ceiling, model.name)
         return [self.models[model.name] for model in online]
 
     def is_at_rest(self, calls: int) -> bool:
@@ -172,26 +191,27 @@ class Admission:
         if attempt.gate is not None and attempt.gate.trial is attempt:
             attempt.gate.trial = None
         if attempt.passed:
-            for ceiling in attempt.passed:
+            left = attempt.passed
+            for ceiling in left:
                 ceiling.give_back()
             attempt.passed = ()
             for other in list(self._in_line):
                 self._admit(other)
+            if self.shares.is_on:
+                self.shares.left(left)
             if self.gates.has_groups:
                 self._freed()
 
     def _admit(self, gate: Gate) -> None:
         now = time.monotonic()
         while gate.waiting:
-            attempt = gate.waiting[0]
-            assert attempt.step is not None
-            ceilings = self._ceilings[attempt.step.index]
-            if gate.ceiling is not None:
-                ceilings = (*ceilings, gate.ceiling)
+            ceilings = self._ceilings_at(gate)
             if not all(ceiling.is_free(now) for ceiling in ceilings):
+                if self.shares.is_on:
+                    self.shares.blocked(ceilings, now)
                 self._look_again(ceilings, now)
                 break
-            gate.waiting.popleft()
+            attempt = gate.waiting.popleft()
             for ceiling in ceilings:
                 ceiling.take(now)
             attempt.passed = ceilings
@@ -209,15 +229,36 @@ class Admission:
         """Where only a rate is in the way: when it no longer is."""
         times = [at for ceiling in ceilings if not ceiling.is_free(now) for at in [ceiling.free_at(now)]]
         known = [at for at in times if at is not None]
-        if len(known) < len(times) or (self._timer is not None and not self._timer.cancelled()):
+        if len(known) < len(times):
             return
-        self._timer = asyncio.get_running_loop().call_later(max(max(known) - now, 0.001), self._time_has_come)
+        loop = asyncio.get_running_loop()
+        due = loop.time() + max(max(known) - now, 0.001)
+        if self._timer is not None:
+            if self._timer.when() <= due:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(due, self._time_has_come)
 
     def _time_has_come(self) -> None:
-        self._timer = None
+        """What is in the way may no longer be: of a rate, or of what this run has of a ceiling."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         for gate in list(self._in_line):
             self._admit(gate)
         self._freed()
+
+    def _say_what_waits(self) -> None:
+        now = time.monotonic()
+        for gate in self._in_line:
+            self.shares.blocked(self._ceilings_at(gate), now)
+
+    def _ceilings_at(self, gate: Gate) -> tuple[Ceiling, ...]:
+        """Those that the first in line is under."""
+        step = gate.waiting[0].step
+        assert step is not None
+        own = self._ceilings[step.index]
+        return own if gate.ceiling is None else (*own, gate.ceiling)
 
     def _send_back(self, gate: Gate, attempt: Attempt, reason: str) -> None:
         self.at_gates = True
@@ -307,15 +348,3 @@ class Admission:
             gate.waiting.clear()
         self._in_line.clear()
         return left
-
-
-def _ceilings_of(step: StepPlan, limits: dict[int, Ceiling], patient: bool) -> tuple[Ceiling, ...]:
-    """The step's own, and that of its limit, which is one for all who were given the same object."""
-    room = _room_of(step)
-    own = () if room is None else (Ceiling(room),)
-    if step.limit is None:
-        return own
-    ceiling = limits.setdefault(id(step.limit), Ceiling(step.limit.concurrency, step.limit.per_minute))
-    if not patient:
-        ceiling.bucket = None
-    return (*own, ceiling)

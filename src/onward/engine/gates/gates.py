@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -10,16 +9,16 @@ from dataclasses import dataclass
 
 from onward.codec import dumps
 from onward.engine.attempt import Attempt
-from onward.job.groups import NO_VALUE, Limit
+from onward.engine.gates.ceiling import MOST_AHEAD, Ceiling
+from onward.engine.gates.shares import Shares
+from onward.job.groups import NO_VALUE
 from onward.job.plan import GroupPlan, Plan, StepPlan
 from onward.model import SourceRecord
 from onward.policy import hours, outage
 from onward.policy.hours import Hours
 from onward.policy.outage import Outage
-from onward.policy.pace import Bucket
 from onward.ports.work import GateStanding, Pause
 
-MOST_AHEAD = 32
 SAME_MOMENT = 0.1
 """Seconds by which two tellings of one moment may differ, so that what was told stands."""
 
@@ -43,54 +42,6 @@ def place_of(plan: Plan) -> Callable[[SourceRecord], None] | None:
             record.gate = gate_key(group.name, group.value_of(record.value))
 
     return place
-
-
-class Ceiling:
-    """Room for calls in progress, and a rate at which they may begin."""
-
-    __slots__ = ("_most", "bucket", "taken")
-
-    def __init__(self, concurrency: int | None, per_minute: float | None = None):
-        self._most = concurrency
-        self.taken = 0
-        self.bucket = None if per_minute is None else Bucket(per_minute)
-
-    @classmethod
-    def of(cls, limit: Limit | None) -> Ceiling | None:
-        return None if limit is None else cls(limit.concurrency, limit.per_minute)
-
-    @property
-    def most(self) -> int | None:
-        """How many calls may be in progress."""
-        return self._most
-
-    @property
-    def room(self) -> int | None:
-        """For how many more calls there is room; None: for any number."""
-        return None if self.most is None else max(self.most - self.taken, 0)
-
-    def is_free(self, now: float) -> bool:
-        return self.room != 0 and (self.bucket is None or self.bucket.available(now) > 0)
-
-    def free_at(self, now: float) -> float | None:
-        """When the rate allows another call; None where something else does not."""
-        if self.bucket is None or self.room == 0:
-            return None
-        return self.bucket.next_at(now)
-
-    def take(self, now: float) -> None:
-        self.taken += 1
-        if self.bucket is not None:
-            self.bucket.take()
-
-    def give_back(self) -> None:
-        self.taken -= 1
-
-    @property
-    def ahead(self) -> int:
-        """How many may stand in line, so that no room stays empty through a commit."""
-        by_rate = MOST_AHEAD if self.bucket is None else math.ceil(self.bucket.per_minute / 60.0) + 1
-        return min(MOST_AHEAD, by_rate, self.most or MOST_AHEAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +151,11 @@ class Gate:
 
 
 class Gates:
-    """All gates that a run knows. `value_of` gives an attempt's input as JSON text."""
+    """All gates that a run knows. `value_of` gives an attempt's input as JSON text; groups' ceilings join `shares`."""
 
-    def __init__(self, plan: Plan, value_of: Callable[[Attempt], str], patient: bool):
+    def __init__(self, plan: Plan, value_of: Callable[[Attempt], str], patient: bool, shares: Shares):
         self._value_of = value_of
+        self._shares = shares
         self._patient = patient
         self._groups = {step.group.name: step.group for step in plan.steps if step.group is not None}
         self._pauses: dict[str, Pause] = {}
@@ -227,7 +179,9 @@ class Gates:
         return self._steps[0] if self._steps else None
 
     def room_of_others(self, want: int) -> int:
-        """For gates that are not known yet."""
+        """For gates that are not known yet; where runs share, nothing is had there before it is asked for."""
+        if self._shares.is_on and any(group.ceiling is not None for group in self._groups.values()):
+            return 1
         rooms = [
             want if ceiling is None else (ceiling.room or ceiling.ahead) + ceiling.ahead
             for ceiling in (Ceiling.of(group.ceiling) for group in self._groups.values())
@@ -252,6 +206,8 @@ class Gates:
             ceiling = Ceiling.of(limit)
             if ceiling is not None and not self._patient:
                 ceiling.bucket = None
+            if ceiling is not None:
+                self._shares.add(ceiling, key)
             opening = group.openings.get(value) if self._patient else None
             title = f"group {value}" if value != NO_VALUE else f"records without {group.name}"
             gate = self.by_key[key] = Gate(key, title, ceiling, opening, value)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from onward.engine.gates.gates import Ceiling
+from onward.engine.gates.ceiling import Ceiling
 from onward.job.models import ModelTraits
 from onward.model import Kind, Spent
 from onward.policy.adaptive import Adaptive
@@ -38,11 +38,22 @@ class ModelCeiling(Ceiling):
         return self._adaptive.limit
 
     def is_free(self, now: float) -> bool:
-        return super().is_free(now) and (self.tokens is None or self.tokens.next_at(now, self._expected) <= now)
+        return super().is_free(now) and self.has_tokens(now)
+
+    def has_tokens(self, now: float) -> bool:
+        """Whether a call may begin as far as its tokens go."""
+        if self.tokens is None:
+            return True
+        return self.tokens.per_minute > 0 and self.tokens.next_at(now, self._expected) <= now
+
+    @property
+    def expected(self) -> float:
+        """Tokens of the next call, as far as can be told."""
+        return self._expected
 
     def free_at(self, now: float) -> float | None:
         by_requests = super().free_at(now) if self.bucket is not None else now
-        if self.room == 0 or by_requests is None:
+        if self.room == 0 or by_requests is None or (self.tokens is not None and not self.tokens.per_minute):
             return None
         return by_requests if self.tokens is None else max(by_requests, self.tokens.next_at(now, self._expected))
 

@@ -1,5 +1,8 @@
 -- name: orders
-SELECT r.drain, i.concurrency, i.concurrency_said FROM runs r JOIN instances i ON i.id = r.instance WHERE r.id = :run
+SELECT r.drain, i.concurrency, i.concurrency_said,
+    EXISTS (SELECT 1 FROM runs o
+            WHERE o.instance = r.instance AND o.ended IS NULL AND o.sharing IS NOT NULL AND o.id <> r.id)
+FROM runs r JOIN instances i ON i.id = r.instance WHERE r.id = :run
 
 -- name: note_work
 UPDATE runs SET done = :done, rate = :rate, concurrency = :concurrency, noted = :now, pace = coalesce(:pace, pace)

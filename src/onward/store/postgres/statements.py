@@ -21,7 +21,7 @@ _TYPES = {
         hash_length highest lowest partly_fed source_complete instance last limit lineage lives lock_class most named
         number other pass_number picodollars record requests run sending sent seq solo_deaths stale start
         started stored there to_suspect tokens total uncounted vanished whole attempts deaths fence
-        concurrency pid""",
+        concurrency pid sharing""",
     "double precision": "before cap created lease longest now rate seconds since steady",
     "json": "alive deduped instances keys later lineages models only places rows shut states today",
 }

@@ -24,6 +24,7 @@ def bury(change: Change, life: Life, run: int | None, deduped: str) -> tuple[lis
         ended = "died" if death else f"stopped: {told}"
         change.execute("end_run", run=other, exit_code=None, reason=ended)
         spending.bury(change, other)
+        change.send("drop_shares", run=other)
         reason = "the run that held it died" if death else "the run that held it was told to stop"
         number, started, suspects = put_back(change, other, death)
         chain.tell(change, change.stream("held_by_dead", run=other, reason=reason), run=other)

@@ -10,8 +10,8 @@ from onward.store.sql.transaction import Life, Transaction
 
 
 def orders(transaction: Transaction, instance: int, run: int) -> Orders:
-    drain, concurrency, said = transaction.rows("orders", {"run": run})[0]
-    return Orders(gates.pauses(transaction, instance), drain, concurrency, said)
+    drain, concurrency, said, others = transaction.rows("orders", {"run": run})[0]
+    return Orders(gates.pauses(transaction, instance), drain, concurrency, said, bool(others))
 
 
 def drain(change: Change, run: int | None, actor: str, reason: str | None, life: Life) -> list[Drained]:

@@ -17,6 +17,7 @@ FILES = (
     "reading.sql",
     "billing.sql",
     "operating.sql",
+    "sharing.sql",
     "moving.sql",
 )
 PACKAGE = "onward.store.sql"

@@ -22,11 +22,13 @@ from onward.ports.work import (
     DeadRun,
     FeedState,
     GateStanding,
+    Offer,
     OlderOutputs,
     Orders,
     Outcome,
     RunBegun,
     RunStart,
+    Shared,
     Work,
 )
 from onward.store.sql import (
@@ -40,6 +42,7 @@ from onward.store.sql import (
     moves,
     names,
     operating,
+    sharing,
     spending,
     waits,
 )
@@ -158,6 +161,8 @@ class SqlWorkStore(ABC):
         begun = RunBegun(run, instance, is_new, 0)
         begun.other_keys = names.other_keys(change, start)
         begun.dead_runs, begun.others = bury(change, self.life, run, self._deduped[run])
+        if start.ceilings:
+            begun.alone = sharing.begin(change)
         if start.effects:
             change.execute("begin_times_anew")
         self._ask_about_ended_calls(change)
@@ -240,6 +245,7 @@ class SqlWorkStore(ABC):
             if change.execute("end_run", exit_code=exit_code, reason=told) == 1:
                 put_back(change, run, death=0)
                 spending.bury(change, run)
+                change.send("drop_shares")
                 change.execute("give_back", to_suspect=DEATHS_TO_SUSPECT)
                 head = chain.end(change, run, reason, {"exit_code": exit_code})
             goes_on = run in change.array("given_up_calls")
@@ -299,6 +305,9 @@ class SqlWorkStore(ABC):
 
     def note_gates(self, run: int, standings: Sequence[GateStanding], told: Sequence[tuple[str, str]]) -> None:
         self._change_by(run, lambda change: gates.note(change, standings, told))
+
+    def share(self, run: int, offers: Sequence[Offer]) -> Shared:
+        return self._change_by(run, lambda change: sharing.share(change, offers))
 
     def shared_answer(self, run: int, fingerprint: str) -> str | None:
         def make(change: Change) -> str | None:
