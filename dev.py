@@ -26,16 +26,16 @@ ROOT = Path(__file__).resolve().parent
 OLDEST = (3, 11)
 NEWEST_FOR_EXAMPLE = (3, 14)
 
-SIDE_BY_SIDE = ["pytest", "-rs", "--dist", "loadfile", "-n"]
+SIDE_BY_SIDE = ["pytest", "-rs", "-n", "2", "--dist", "loadfile"]
 PARTS: dict[str, list[str]] = {
     "format": ["ruff", "format", "--check", "."],
     "lint": ["ruff", "check", "."],
     "types": ["mypy"],
     "typing": ["mypy", "--strict", "tests/typing"],
     "walls": ["lint-imports"],
-    "unit": [*SIDE_BY_SIDE, "2", "tests/unit", "tests/contract"],
+    "unit": [*SIDE_BY_SIDE, "tests/unit", "tests/contract"],
     "simulation": ["pytest", "-rs", "tests/simulation"],
-    "acceptance": [*SIDE_BY_SIDE, "3", "tests/acceptance"],
+    "acceptance": [*SIDE_BY_SIDE, "tests/acceptance"],
     "torture": ["pytest", "-rs", "tests/torture"],
     "mutants": ["python", "tests/mutants/run.py"],
 }

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from acceptance.jobs import Place
-
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: minutes and gigabytes; run with -m slow")
@@ -17,9 +15,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.skip(reason="slow: run with -m slow"))
-
-
-@pytest.fixture
-def cold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands begin in new interpreters."""
-    monkeypatch.setattr(Place, "warm", False)

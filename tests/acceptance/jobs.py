@@ -10,12 +10,11 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from helpers import warm
 from judge import steplog
 
 TESTS = Path(__file__).parents[1]
@@ -64,13 +63,7 @@ class Ran:
 
 
 class Place:
-    """A folder with `job.py` (HEADER and the given text), copies of case files, and the command line on them.
-
-    `warm`: whether its commands may be forks of an interpreter that has imported what they need. Where the start itself
-    or its memory is what a test is about, they may not.
-    """
-
-    warm = True
+    """A folder with `job.py` (HEADER and the given text), copies of case files, and the command line on them."""
 
     def __init__(self, folder: Path, job: str, *files: str):
         self.folder = folder
@@ -101,35 +94,27 @@ class Place:
         """One command to its end. `before` are words of a program that starts it, such as strace."""
         # Into files, not pipes: what a job leaves behind may hold its output open long after the command has ended.
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            process = self._begin(words, env, before, out, err)
-            try:
-                code = process.wait(timeout)
-            except BaseException:
-                process.kill()
-                process.wait()
-                raise
+            ended = subprocess.run(
+                [*before, *self.command(*words)],
+                cwd=self.folder,
+                env=surroundings(env),
+                stdout=out,
+                stderr=err,
+                timeout=timeout,
+                check=False,
+            )
             said = []
             for file in (out, err):
                 file.seek(0)
                 said.append(file.read().decode("utf-8"))
-        return subprocess.CompletedProcess(process.args, code, *said)
+        return subprocess.CompletedProcess(ended.args, ended.returncode, *said)
 
-    def start(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes] | warm.Process:
+    def start(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         """One command that the test means to disturb; what it says goes to `said.txt`."""
         with (self.folder / "said.txt").open("ab") as said:
-            return self._begin(words, env, (), said, said)
-
-    def _begin(
-        self, words: Sequence[str], env: Mapping[str, str] | None, before: Sequence[str], out: IO[bytes], err: IO[bytes]
-    ) -> subprocess.Popen[bytes] | warm.Process:
-        environment = surroundings(env)
-        begun = None
-        if self.warm and not before:
-            begun = warm.start(words, self.folder, environment, out.fileno(), err.fileno())
-        if begun is not None:
-            return begun
-        command = [*before, *self.command(*words)]
-        return subprocess.Popen(command, cwd=self.folder, env=environment, stdout=out, stderr=err)
+            return subprocess.Popen(
+                self.command(*words), cwd=self.folder, env=surroundings(env), stdout=said, stderr=said
+            )
 
     def run(self, *words: str, **options: Any) -> Ran:
         """`onward run job.py --json`, which has to get as far as having a status."""

@@ -13,7 +13,6 @@ import pytest
 
 from acceptance.jobs import Place, surroundings
 
-pytestmark = pytest.mark.usefixtures("cold")
 MEGABYTE = 1 << 20
 AHEAD = 10_000
 SQLITE_CACHE = 16  # megabytes that fill up during the first 100,000 records or so

@@ -9,7 +9,6 @@ import pytest
 
 from acceptance.jobs import Place, plain
 
-pytestmark = pytest.mark.usefixtures("cold")
 JOB = """
 job = onward.Job("case", source=onward.jsonl("in.jsonl", key="id"))
 

@@ -145,7 +145,7 @@ def freeze(place: Place, pid: int) -> None:
     """Stop a process, not in the middle of a commit: then it would hold the store's lock for as long as it sleeps."""
     while True:
         os.kill(pid, signal.SIGSTOP)
-        wait_until(lambda: stands_still(pid))  # with all its threads: they may yet begin a commit
+        os.waitid(os.P_PID, pid, os.WSTOPPED)  # until all its threads stand still: they may yet begin a commit
         connection = apsw.Connection(str(place.folder / ".onward" / "onward.db"), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             connection.execute("BEGIN IMMEDIATE; ROLLBACK")
@@ -155,11 +155,6 @@ def freeze(place: Place, pid: int) -> None:
             time.sleep(0.02)
         finally:
             connection.close()
-
-
-def stands_still(pid: int) -> bool:
-    states = [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
-    return set(states) == {"T"}
 
 
 def content(place: Place) -> str:
