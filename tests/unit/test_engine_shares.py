@@ -13,8 +13,11 @@ import pytest
 
 from clocks import HandClock
 from onward.engine.gates.ceiling import Ceiling
-from onward.engine.gates.parts import LATELY, Part, parts_of
+from onward.engine.gates.model_ceiling import ModelCeiling
+from onward.engine.gates.parts import BRIEFLY, LATELY, Part, parts_of
 from onward.engine.gates.shares import Shares
+from onward.job.models import ModelTraits
+from onward.model import Spent
 from onward.ports.work import Offer, Portion, RunStart, Shared
 from onward.store.sqlite.work import SqliteWorkStore
 
@@ -264,3 +267,56 @@ def test_what_others_want_is_given_back_as_soon_as_its_call_ends() -> None:
         shares.close()
 
     asyncio.run(scene())
+
+
+def test_who_was_alone_says_so_even_before_it_has_met_a_ceiling() -> None:
+    async def scene() -> None:
+        asked = Asked()
+        shares = Shares(True, _nothing, _nothing, lambda: False)
+        shares.ask = asked.ask
+        shares.hear(others=True)
+        assert await asked.asked(1) == {}
+        shares.close()
+
+    asyncio.run(scene())
+
+
+def test_a_job_without_ceilings_shares_nothing() -> None:
+    asked = Asked()
+    shares = Shares(False, _nothing, _nothing, lambda: False)
+    shares.ask = asked.ask
+    shares.hear(others=True)
+    assert (asked.offers, shares.is_on) == ([], False)
+
+
+def test_what_others_want_is_given_back_sooner_than_what_nobody_wants() -> None:
+    ceiling = Ceiling(SIZE)
+    (part,) = parts_of(ceiling, "a gate")
+    part.begin(1.0, 0.0)
+    ceiling.take(0.0)
+    part.note(0.0)
+    ceiling.give_back()
+    part.note(0.01)
+    part.hear(Portion(1.0, 1.0), 0.02)  # of four: others want the rest
+    assert not part.returns(0.1)
+    assert part.returns(0.1 + BRIEFLY)
+    assert part.offer(0.1 + BRIEFLY, stopping=False).keep == 0
+
+
+def test_tokens_of_a_model_are_a_part_and_what_is_owed_of_them_is_paid_before_it_is_given_back() -> None:
+    now = time.monotonic()
+    ceiling = ModelCeiling(ModelTraits("m", "m", tokens_per_minute=60_000.0), 8, patient=True)
+    (part,) = parts_of(ceiling, "m")
+    assert (part.name, part.size, part.whole) == ("tokens of m", 60_000.0, False)
+    part.begin(0.0, now)
+    assert not ceiling.is_free(now)
+    part.hear(Portion(30_000.0, 30_000.0), now)
+    assert ceiling.is_free(now + 1.0)
+    ceiling.take(now + 1.0)
+    ceiling.heard([Spent("m", requests=1, tokens_in=9_000)], None, now + 1.1)
+    ceiling.give_back()
+    owed = part.offer(now + 5.0, stopping=False)
+    assert owed.keep == 30_000.0
+    assert 0 < owed.want < 30_000.0
+    paid = part.offer(now + 60.0, stopping=False)
+    assert (paid.keep, paid.want) == (0.0, 0.0)

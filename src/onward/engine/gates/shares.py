@@ -29,7 +29,8 @@ Ask = Callable[[Sequence[Offer]], "Future[Shared]"]
 
 class Shares:
     """`has_any`: the job has such ceilings. `waiting` is called to say again what waits (`blocked`), `changed` when
-    more may begin; `is_stopping` tells that no more is to begin. `ask` asks the store; the answer may come in any thread."""
+    more may begin; `is_stopping` tells that no more is to begin. `ask` asks the store; the answer may come in any
+    thread."""
 
     def __init__(
         self, has_any: bool, waiting: Callable[[], None], changed: Callable[[], None], is_stopping: Callable[[], bool]
