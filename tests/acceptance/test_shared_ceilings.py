@@ -151,7 +151,7 @@ def test_what_a_run_had_that_was_killed_is_used_again(scene: Scene) -> None:
     wait_until(lambda: scene.most("CA", at + LEASE + 3) == 4)
     assert other.wait(150) == 0, scene.said
     before = [one[4] for one in scene.server.requests("CA") if one[0] < at]
-    assert max(before) == 4
+    assert max(before) <= 4
     assert scene.most("CA", at + 1) == 4  # what the dead one had begun is over by then
 
 
