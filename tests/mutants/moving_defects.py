@@ -30,6 +30,13 @@ MOVING_DEFECTS = (
         (MOVING, "-k", f"while_it_was_being_copied and {SQLITE}"),
     ),
     Defect(
+        "open-in-two-stores",
+        "a job that was moved to one store is opened in another, where a copy had died half way",
+        "operate/moving.py",
+        ((" and moved.place == target.store", ""),),
+        (MOVING, "-k", f"gone_elsewhere and {SQLITE}"),
+    ),
+    Defect(
         "sleeper-wakes-after-the-move",
         "a run that slept through a move goes on in the old store",
         "store/sql/moving.py",
