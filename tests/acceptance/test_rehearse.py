@@ -224,7 +224,7 @@ def test_a_clean_job_is_killed_at_every_commit_and_its_own_store_is_left_alone(t
     assert verdict == "clean"
     assert summary.startswith("2 records, ") and " killed, " in summary
     killed = int(summary.split(" killed")[0].split()[-1])
-    assert killed >= 10  # the start, the records, a claim, and both sides of each checkpoint but the first claim's
+    assert killed >= 6  # the start, a claim, and both sides of each step's checkpoints, which may share one commit
     assert "no effect will be called" in ended.stderr
     assert before == {file.name: (file.stat().st_mtime_ns, file.read_bytes()) for file in store.iterdir()}
 

@@ -49,7 +49,7 @@ ASKING_DEFECTS = (
         "a record that fails whenever others pass is never charged for it",
         "policy/outage.py",
         (("return self.outlived.get(record, 0) >= OUTLIVED_AT_MOST", "return False"),),
-        (TRIALS, "-k", "in_front"),
+        (TRIALS, "-k", "seen_failing"),
     ),
     Defect(
         "last-of-all-never-tried",
