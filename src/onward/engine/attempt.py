@@ -187,8 +187,10 @@ class Attempt:
     @property
     def following(self) -> StepPlan | None:
         """The step that is due after this one."""
-        due = (step for step in self.plan.steps if step is not self.step and step.name not in self.outputs)
-        return next(due, None)
+        for step in self.plan.steps:
+            if step is not self.step and step.name not in self.outputs:
+                return step
+        return None
 
     def clear(self) -> None:
         """The call returned, with a result or an error: its record kills no process."""

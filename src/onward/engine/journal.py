@@ -87,7 +87,7 @@ class Journal:
     def state(self, fact: Fact) -> None:
         """Hand over a fact; it is committed at the next flush."""
         self._facts.append(fact)
-        if len(self._facts) >= FLUSH_AT:
+        if len(self._facts) >= FLUSH_AT and not self._wake.is_set():
             self._wake.set()
 
     def wish(self, wish: ClaimWish) -> None:

@@ -95,7 +95,10 @@ class ModelShape:
     """Whatever pydantic understands: models, dataclasses, TypedDict, NamedTuple, dates, decimals, enums, unions, …"""
 
     def __init__(self, annotation: Any, names: Names):
+        from pydantic_core import ValidationError
+
         self.adapter = _adapter(annotation, names)
+        self._unfit = ValidationError
         self._validator = self.adapter.validator
         self._serializer = self.adapter.serializer
 
@@ -107,11 +110,9 @@ class ModelShape:
 
     def _decode(self, text: str, either_name: bool | None) -> Any:
         """`either_name`: fields go by name or alias, whichever the model prefers; None: as the model says."""
-        from pydantic_core import ValidationError
-
         try:
             return self._validator.validate_json(text, by_alias=either_name, by_name=either_name)
-        except ValidationError as error:
+        except self._unfit as error:
             if error.errors(include_url=False, include_input=False)[0]["type"] != "json_invalid":
                 raise Misfit(explain(error)) from None
         except Exception as error:
@@ -122,11 +123,9 @@ class ModelShape:
         return self._check(plain, either_name=None)
 
     def _check(self, plain: Any, either_name: bool | None) -> Any:
-        from pydantic_core import ValidationError
-
         try:
             return self._validator.validate_python(plain, by_alias=either_name, by_name=either_name)
-        except ValidationError as error:
+        except self._unfit as error:
             reason = explain(error)
         except Exception as error:
             raise Misfit(_raised(error)) from None
@@ -151,17 +150,16 @@ class ModelShape:
 
     def _fit(self, value: Any) -> Any:
         """`value` as the annotation's type: it must be that already, or plain JSON that says it without guessing."""
-        from pydantic_core import ValidationError
 
         try:
             return self._validator.validate_python(value, strict=True, by_alias=True, by_name=True)
-        except ValidationError as error:
+        except self._unfit as error:
             reason = explain(error, "the output")
         except Exception as error:
             raise OutputError(_raised(error, "the output")) from error
         try:
             return self._validator.validate_json(codec.dumps(value), strict=True, by_alias=True, by_name=True)
-        except ValidationError as error:
+        except self._unfit as error:
             raise OutputError(explain(error, "the output")) from None
         except Exception:
             raise OutputError(reason) from None
