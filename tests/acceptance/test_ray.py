@@ -80,8 +80,9 @@ class Command:
         return [one for node in self.nodes.nodes for one in node.processes(word)]
 
 
-def a_job(folder: Path, seconds: float, records: int = 400) -> Place:
-    """Its steps log to one place, wherever the job's folder was brought to."""
+def a_job(folder: Path, seconds: float, records: int = 400, free: int = 400) -> Place:
+    """Its steps log to one place, wherever the job's folder was brought to; but for the first `free` records they wait
+    until there is a file `go`."""
     place = Place(folder, "")
     place.job(
         f"""
@@ -93,6 +94,8 @@ def a_job(folder: Path, seconds: float, records: int = 400) -> Place:
             started(record["id"], "work")
             import asyncio
             await asyncio.sleep({seconds})
+            while record["id"] >= {free} and not (HERE / "go").exists():
+                await asyncio.sleep(0.05)
             return record["id"]
         """
     )
@@ -167,13 +170,14 @@ def test_a_second_signal_ends_the_command_and_its_workers_follow(
 
 
 def test_killed_workers_and_killed_runs_are_begun_anew(tmp_path: Path, nodes: ray_nodes.Nodes, store: str) -> None:
-    command = Command(a_job(tmp_path, 0.1), nodes, store)
+    command = Command(a_job(tmp_path, 0.1, free=100), nodes, store)
     process = command.start(workers=2)
     wait_until(lambda: process.poll() is not None or (len(command.processes(RUN)) == 2 and command.done() > 10))
     os.kill(command.processes(RUN)[0], signal.SIGKILL)
     wait_until(lambda: process.poll() is not None or len(command.status()["runs"]) >= 3)
     os.kill(command.processes(ACTOR)[0], signal.SIGKILL)
     wait_until(lambda: process.poll() is not None or len(command.status()["runs"]) >= 4)
+    (tmp_path / "go").touch()
     assert process.wait(120) == 0, command.said
     answer = command.answer()
     assert answer["counts"]["succeeded"] == 400

@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 import onward
-from onward import runner
+from onward import api, runner
 from onward.cli import errors
 from onward.engine.attempt import Attempt
 from onward.engine.suspects import Inquest
@@ -178,3 +178,22 @@ def test_memory_that_runs_out_anywhere_is_told_in_words(capsys: pytest.CaptureFi
         assert errors.report(error) == 3
     assert capsys.readouterr().err.count("memory ran out") == 3
     assert errors.report(RuntimeError("else")) == 70
+
+
+def test_interrupted_as_it_opens_it_ends_as_later_on(tmp_path: Path) -> None:
+    """asyncio's own handler hears the signal then, and cancels; the step's calls begin after that, if at all."""
+    store = str(tmp_path / "store.db")
+    job = onward.Job("j", source=onward.iterable(lambda: range(3), version="1"))
+
+    @job.step(version="1")
+    async def work(number: int) -> int:
+        return number
+
+    def interrupted(said: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    result = runner.run(job, job.bind(), runner.Options(store=store, announce=interrupted))
+    assert (result.exit_code, result.reason) == (3, "SIGINT")
+    (run,) = api.status(job, store=store)["runs"]
+    assert (run["exit_code"], run["reason"]) == (3, "SIGINT")
+    assert onward.run(job, store=store).counts["succeeded"] == 3

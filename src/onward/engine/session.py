@@ -188,6 +188,7 @@ class Session:
         self._governor = self._make_governor()
         self._loop = asyncio.get_running_loop()
         self._disturbed = False
+        self._heard_early = False  # asyncio's own handler of SIGINT, which cancels, was there before ours
 
     def _share_ceilings(self) -> None:
         """With the instance's other runs, from now on where there are some, else as soon as there are."""
@@ -245,9 +246,10 @@ class Session:
         if self._feeds:
             self._feed.start()
         with self._signals():
-            by_steps = self._options.handle_signals and is_ours(self._loop) and not task.cancelling()
+            is_own = self._options.handle_signals and is_ours(self._loop)
+            self._heard_early = is_own and task.cancelling() > 0
             try:
-                ending = await self._governed(task if by_steps else None)
+                ending = await self._governed(task if is_own else None)
             except BaseException as error:
                 await self._close()
                 self._give_up(error)
@@ -274,7 +276,7 @@ class Session:
             self._local.threads.when_sent(lambda: store.sends_ended(run))
 
     async def _governed(self, own: asyncio.Task[Any] | None) -> Ending | None:
-        """`own`: this run's own task, where nobody but a step can have cancelled it."""
+        """`own`: this run's own task, where nobody but a step can have cancelled it, or an early signal."""
         try:
             ending = await self._governor.govern()
             return ending or (self._governor.feed_ending() if self._feeds else None)
@@ -282,7 +284,12 @@ class Session:
             if own is None:
                 await self._cancelled()
                 raise
-            self._end_disturbed(own)
+            own.uncancel()
+            if self._heard_early:
+                self._heard_early = False
+                self._stop_by_signal(signal.SIGINT)
+            else:
+                self._end_disturbed()
             return await self._governed(own)
         except OnwardError as error:
             return Ending(error.exit_code, CANNOT_GO_ON, str(error))
@@ -296,8 +303,7 @@ class Session:
         await self._told_to_stop("cancelled")
         self._worker.slots.cut_all()
 
-    def _end_disturbed(self, own: asyncio.Task[Any]) -> None:
-        own.uncancel()
+    def _end_disturbed(self) -> None:
         self._disturbed = True
         self._governor.stop(
             Ending(
