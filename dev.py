@@ -26,7 +26,8 @@ ROOT = Path(__file__).resolve().parent
 OLDEST = (3, 11)
 NEWEST_FOR_EXAMPLE = (3, 14)
 
-SIDE_BY_SIDE = ["pytest", "-rs", "-n", "2", "--dist", "loadfile"]
+# More than there are processors: many a test waits.
+SIDE_BY_SIDE = ["pytest", "-rs", "-n", "4", "--dist", "loadfile", "--no-loadscope-reorder"]
 PARTS: dict[str, list[str]] = {
     "format": ["ruff", "format", "--check", "."],
     "lint": ["ruff", "check", "."],
@@ -144,12 +145,23 @@ def development() -> list[str]:
     return list(groups["dev"])
 
 
+SYSTEM_TOOLS = {
+    "strace": "kills at a system call, and power cuts",
+    "pgbouncer": "PostgreSQL by way of a pooler",
+    "openssl": "PostgreSQL over TLS",
+}
+
+
 def system_tools() -> None:
-    """strace serves the tests that kill at a system call and that lose power."""
-    if shutil.which("strace") or not shutil.which("apt-get") or not hasattr(os, "geteuid") or os.geteuid() != 0:
+    """Programs that some tests need; what they are for is above."""
+    missing = [name for name in SYSTEM_TOOLS if not shutil.which(name)]
+    if not missing or not shutil.which("apt-get") or not hasattr(os, "geteuid") or os.geteuid() != 0:
         return
-    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "strace"]):
-        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+    # Services that come with them are not started: tests start their own.
+    settings = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing]
+    for command in (["apt-get", "update", "-qq"], install):
+        subprocess.run(command, check=False, stdout=subprocess.DEVNULL, env=settings)
 
 
 if __name__ == "__main__":

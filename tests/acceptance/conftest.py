@@ -1,8 +1,11 @@
-"""Tests marked slow take minutes and gigabytes; they run only when asked for: `pytest -m slow tests/acceptance`."""
+"""Tests marked slow take minutes and gigabytes; they run only when asked for: `pytest -m slow tests/acceptance`. The
+files that take longest come first, so that of processes side by side none is left alone with one at the end."""
 
 from __future__ import annotations
 
 import pytest
+
+LONGEST = ("test_ray", "test_batch_mode", "test_case_26", "test_shared_ceilings", "test_case_14")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -10,6 +13,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
     if "slow" in config.option.markexpr:
         return
     for item in items:

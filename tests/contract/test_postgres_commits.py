@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ from postgres_stores import PostgresStores
 from store_conformance import LEASE, Bench, advanced, finished, records
 
 from acceptance.jobs import wait_until
-from helpers import postgres
+from helpers import postgres, tls
 from helpers.cutting import Cut, Cutter
 from onward.clock import SystemClock
 from onward.errors import StoreWriteError
@@ -42,11 +43,11 @@ def bench(stores: PostgresStores) -> Bench:
     return Bench(stores)
 
 
-def through(cutter: Cutter, stores: PostgresStores) -> PostgresWorkStore:
-    """A store whose connections pass the proxy."""
+def through(port: int, stores: PostgresStores, more: str = "") -> PostgresWorkStore:
+    """A store whose connections pass what listens there. `more`: settings for the address."""
     parts = urlsplit(stores.address.settled)
-    place = f"{parts.username}@127.0.0.1:{cutter.port}"
-    return PostgresWorkStore(parse(parts._replace(netloc=place).geturl()), stores.clock, 30.0)
+    place = f"{parts.username}@127.0.0.1:{port}"
+    return PostgresWorkStore(parse(parts._replace(netloc=place).geturl() + more), stores.clock, 30.0)
 
 
 def cutter_at(stores: PostgresStores, when: Callable[[], Cut]) -> Cutter:
@@ -61,7 +62,7 @@ def test_a_commit_without_an_answer_is_made_once(bench: Bench, stores: PostgresS
     cutter = cutter_at(stores, lambda: cuts.pop() if cuts else None)
     bench.store.store.close()
     bench.store = bench.open()
-    store = through(cutter, stores)
+    store = through(cutter.port, stores)
     run = bench.start("a", "b")
     own = bench.begin(store).run
     for key in ("a", "b"):
@@ -79,10 +80,34 @@ def test_a_commit_without_an_answer_is_made_once(bench: Bench, stores: PostgresS
     cutter.close()
 
 
+@pytest.mark.parametrize("rough", [False, True], ids=["with a farewell", "without one"])
+def test_a_connection_over_tls_that_is_lost_is_opened_anew(
+    bench: Bench, stores: PostgresStores, rough: bool, tmp_path: Path
+) -> None:
+    """What the driver says of it speaks of SSL, and not of settings."""
+    cuts: list[Cut] = []
+    cutter = cutter_at(stores, lambda: cuts.pop() if cuts else None)
+    try:
+        with tls.front(cutter.port, tmp_path, rough) as port:
+            store = through(port, stores, "&sslmode=require")
+            bench.start("a", "b", "c")
+            own = bench.begin(store).run
+            for how in ("before", "after", "in mid-answer"):
+                cuts.append(how)
+                (one,) = store.write(own, Batch(wishes=[ClaimWish(1, 100)])).claimed[0]
+                assert store.write(own, Batch(facts=[finished(one)])).lost == set()
+            assert store._line._connection.pgconn.ssl_in_use
+            store.close()
+    except tls.NoTls as error:
+        pytest.skip(str(error))
+    cutter.close()
+    assert (cutter.cuts, bench.states()) == (3, {"succeeded": 3})
+
+
 def test_many_cuts_at_random(bench: Bench, stores: PostgresStores, request: pytest.FixtureRequest) -> None:
     draw = random.Random(7)
     cutter = cutter_at(stores, lambda: draw.choice(["before", "after", "in mid-answer", None]))
-    store = through(cutter, stores)
+    store = through(cutter.port, stores)
     bench.start(*range(STEPS))
     own = bench.begin(store).run
     seen: dict[str, int] = {}
@@ -262,7 +287,7 @@ def test_a_connection_may_get_lost_as_often_as_it_likes(
     monkeypatch.setattr("onward.store.postgres.line.FIRST_PAUSE", 0.0)
     cuts: list[Cut] = []
     cutter = cutter_at(stores, lambda: cuts.pop() if cuts else None)
-    store = through(cutter, stores)
+    store = through(cutter.port, stores)
     run = bench.begin(store).run
     cuts += ["before"] * 25
     assert store.renew(run)
@@ -275,7 +300,7 @@ def test_a_server_that_was_waited_for_in_vain_is_not_waited_for_again(
     bench: Bench, stores: PostgresStores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cutter = cutter_at(stores, lambda: None)
-    store = through(cutter, stores)
+    store = through(cutter.port, stores)
     run = bench.begin(store).run
     monkeypatch.setattr(connections, "PATIENCE", 2.0)
     waited: list[float] = []

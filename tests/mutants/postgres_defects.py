@@ -245,4 +245,14 @@ POSTGRES_DEFECTS = (
         (("tries.once_more(most=None)", "tries.once_more()"),),
         (COMMITS, "-k", "as_often"),
     ),
+    Defect(
+        "lost-over-tls-is-a-refusal",
+        "a connection over TLS that is lost counts as one whose settings do not fit, and the run ends",
+        "policy/refusals.py",
+        (
+            ("not any(sign in said for sign in _CONNECTING) or ", ""),
+            ('    "unexpected eof",\n    "closed unexpectedly",\n', ""),
+        ),
+        (COMMITS, "-k", "over_tls"),
+    ),
 )

@@ -130,7 +130,7 @@ class PostgresTables:
         said = self._address.masked(_first_line(error))
         unreached = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
         if unreached and (why := refusal(str(error))):
-            return ExportError(f"{place} {why}: {said}; nothing was written")
+            return ExportError(f"{place} does not let us in: {why} ({said}); nothing was written")
         if unreached or isinstance(error, _GONE):
             return ExportError(
                 f"{place} cannot be reached, or was lost ({said}); all was written or nothing: try again"

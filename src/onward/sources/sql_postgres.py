@@ -119,7 +119,7 @@ class PostgresRows:
         place, said = self._address.shown, self._address.masked(_first_line(error))
         unreached = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
         if unreached and (why := refusal(str(error))):
-            return SourceError(f"{place} {why}: {said}")
+            return SourceError(f"{place} does not let us in: {why} ({said})")
         if unreached or isinstance(error, _LOST):
             return SourceLost(f"{place} cannot be reached, or was lost ({said}); run the same command again")
         if isinstance(error, errors.ReadOnlySqlTransaction):

@@ -8,6 +8,7 @@ import psycopg
 from psycopg import errors
 
 from onward.errors import OnwardError, StoreAway, StoreError, StoreMissing, StoreWriteError
+from onward.policy import refusals
 from onward.policy.masking import MASK
 from onward.store.postgres.address import Address
 
@@ -22,19 +23,6 @@ _GONE = (
     errors.TooManyConnections,
     errors.ConnectionException,
 )
-_REFUSED = (
-    ("password authentication failed", "its password is wrong, or the user may not log in"),
-    ("no password supplied", "it asks for a password: put one into the address, PGPASSWORD or ~/.pgpass"),
-    ("no pg_hba.conf entry", "it does not let this user in from this host (pg_hba.conf)"),
-    ("does not exist", "there is no such user or database"),
-    ("is not permitted to log in", "the user may not log in"),
-    ("could not translate host name", "there is no such host"),
-    ("SSL", "its TLS settings do not fit the address (sslmode, certificates)"),
-    ("permission denied for database", "the user may not use this database"),
-    ("no such user", "the pooler does not know the user"),
-    ("no such database", "the pooler does not know the database"),
-    ("statement pooling mode", "its pooler allows no transactions: set pool_mode to transaction or session"),
-)
 
 
 def is_lost(error: psycopg.Error) -> bool:
@@ -47,13 +35,13 @@ def is_lost(error: psycopg.Error) -> bool:
 def refusal(error: psycopg.Error) -> str | None:
     """Why the server does not let us in, where another try would not help."""
     if isinstance(error, errors.InvalidPassword | errors.InvalidAuthorizationSpecification):
-        return _REFUSED[0][1]
+        return refusals.WRONG_PASSWORD
     if isinstance(error, errors.InvalidCatalogName):
-        return "there is no such database"
+        return refusals.NO_DATABASE
     said = str(error)
-    if error.sqlstate is not None and "pooling mode" not in said:
-        return None
-    return next((why for sign, why in _REFUSED if sign in said), None)
+    if "statement pooling mode" in said:
+        return refusals.NO_TRANSACTIONS
+    return refusals.refusal(said) if error.sqlstate is None else None
 
 
 def explain(
