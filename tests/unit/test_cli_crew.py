@@ -39,6 +39,12 @@ def test_what_workers_do_is_added_up_and_what_the_store_says_is_not() -> None:
     assert merge([], 1.0) is None
 
 
+def test_what_one_worker_holds_is_with_no_other_run() -> None:
+    """Eight records are in progress: three here, two there, the rest with a run that is none of the workers."""
+    merged = merge([progress(elsewhere=5), progress(elsewhere=6)], 1.0)
+    assert merged is not None and merged.elsewhere == 3
+
+
 def test_the_picture_has_a_line_for_each() -> None:
     workers = [Worker(1, "host-a", "7", 1, progress(rate=2.0, calls=1), None, 0, 12), Worker(2), Worker(3, "host-b")]
     workers.append(Worker(4, "host-b", "8", 3, progress(), None, 30, 4))

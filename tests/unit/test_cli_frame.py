@@ -57,10 +57,22 @@ def test_the_picture() -> None:
     assert lines[2] == "40 succeeded   2 failed   8 in progress   50 pending"
     assert lines[3] == "2.5/s   about 4 min left   8 calls now"
     ahead = drawn(Frame(progress(calls=1), "7", None), 100)[3]
-    assert ahead == "2.5/s   about 4 min left   1 call now, 7 more claimed, for later or by others"
+    assert ahead == "2.5/s   about 4 min left   1 call now, 7 more claimed"
+    beside = drawn(Frame(progress(calls=1, elsewhere=5), "7", None), 100)[3]
+    assert beside == "2.5/s   about 4 min left   1 call now, 2 more claimed, 5 with other runs"
     assert lines[4].startswith("3 waiting for another try, next in ")
     assert lines[4].endswith(": call: ConnectError ×3")
     assert lines[5] == "longest: k7 at call, for 12 s"
+
+
+def test_what_other_runs_hold_is_waited_for_and_no_time_is_told() -> None:
+    counts = dict.fromkeys(State, 0) | {State.SUCCEEDED: 92, State.IN_PROGRESS: 8}
+    waiting = progress(counts=counts, calls=0, elsewhere=8, longest=None, retrying={})
+    told = "waiting for 8 records with other runs (of one that died they come back when its lease is over)"
+    assert drawn(Frame(waiting, "7", None), 120)[3] == f"2.5/s   {told}"
+    assert told in progress_line(waiting) and "left" not in progress_line(waiting)
+    pending = replace(waiting, counts=counts | {State.PENDING: 1})
+    assert "about 4 min left" in progress_line(pending), "it will work on that"
 
 
 def test_the_time_left_stands_beside_the_rate_that_it_comes_from() -> None:
@@ -73,7 +85,7 @@ def test_nothing_of_the_pace_is_cut_where_it_is_narrow() -> None:
     narrow = drawn(Frame(progress(calls=1, rate_of_all=7.5), "7", None), 60)
     assert narrow[-4:-2] == [
         "2.5/s here, 7.5/s in all   about 4 min left",
-        "1 call now, 7 more claimed, for later or by others",
+        "1 call now, 7 more claimed",
     ]
 
 

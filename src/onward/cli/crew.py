@@ -19,6 +19,7 @@ from onward.cli.frame import Frame
 from onward.cli.lines import Lines
 from onward.cli.logs import JsonLog
 from onward.cli.words import brief, printable, rate, records
+from onward.model import State
 
 if TYPE_CHECKING:
     from onward.cluster.crew import Heard
@@ -109,6 +110,7 @@ def merge(each: Sequence[Progress], began: float) -> Progress | None:
     if not each:
         return None
     newest = max(each, key=lambda one: one.now)
+    here = sum(one.counts.get(State.IN_PROGRESS, 0) - one.elsewhere for one in each)
     retrying = Counter[str]()
     for one in each:
         retrying.update(one.retrying)
@@ -121,6 +123,7 @@ def merge(each: Sequence[Progress], began: float) -> Progress | None:
         ended_here=sum(one.ended_here for one in each),
         longest=max((one.longest for one in each if one.longest), key=lambda longest: longest[2], default=None),
         next_try=min((one.next_try for one in each if one.next_try), default=None),
+        elsewhere=max(newest.counts.get(State.IN_PROGRESS, 0) - here, 0),
     )
 
 

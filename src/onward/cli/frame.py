@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from onward.cli import spending
-from onward.cli.words import duration, key_text, left, printable, rates, records
+from onward.cli.words import duration, held_elsewhere, key_text, left, printable, rates, records
 
 if TYPE_CHECKING:
     from onward.engine.tally import Progress
@@ -103,14 +103,17 @@ class Frame:
         parts = [Text(rates(progress.rate, progress.rate_of_all))]
         if self._stopping:
             pass
+        elif progress.waits_for_others:
+            parts.append(Text(held_elsewhere(progress.elsewhere), style="yellow"))
         elif progress.eta is not None:
             parts.append(Text(left(progress.eta, progress.time_left)))
         elif not progress.source_complete:
             parts.append(Text("the input is still being read", style="dim"))
         calls = f"{progress.calls} {'call' if progress.calls == 1 else 'calls'} now"
-        claimed = self._by_state()["in_progress"] - progress.calls  # in progress too, from the claim on
-        more = f", {claimed:,} more claimed, for later or by others" if claimed > 0 else ""
-        return _flowing([*parts, Text(calls + more, style="dim")], width)
+        claimed = self._by_state()["in_progress"] - progress.calls - progress.elsewhere  # from the claim on
+        more = f", {claimed:,} more claimed" if claimed > 0 else ""
+        beside = f", {progress.elsewhere:,} with other runs" if progress.elsewhere else ""
+        return _flowing([*parts, Text(calls + more + beside, style="dim")], width)
 
     def _money(self) -> list[Text]:
         """What it costs, and how many calls may be at each model; a line each."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from onward.cli import spending, streams
 from onward.cli.happenings import Happenings
-from onward.cli.words import duration, key_text, left, printable, rates, records
+from onward.cli.words import duration, held_elsewhere, key_text, left, printable, rates, records
 
 if TYPE_CHECKING:
     from onward.engine.tally import Progress
@@ -56,7 +56,9 @@ def progress_line(progress: Progress) -> str:
     share = f" ({100 * done // progress.total}%)" if progress.total and progress.source_complete else ""
     parts = [f"{done:,} of {progress.total:,}{share if progress.source_complete else ' read so far'}"]
     parts.append(rates(progress.rate, progress.rate_of_all))
-    if progress.eta is not None:
+    if progress.waits_for_others:
+        parts.append(held_elsewhere(progress.elsewhere))
+    elif progress.eta is not None:
         parts.append(left(progress.eta, progress.time_left))
     parts.append(f"{progress.calls} {'call' if progress.calls == 1 else 'calls'}")
     if progress.money is not None:

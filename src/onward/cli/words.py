@@ -112,6 +112,10 @@ def between(first: str, last: str) -> str:
     return f"{number}–{last}" if unit and last.partition(" ")[2] == unit and " " not in unit else f"{first}–{last}"
 
 
+def held_elsewhere(number: int) -> str:
+    return f"waiting for {records(number)} with other runs (of one that died they come back when its lease is over)"
+
+
 def left(eta: float, ends: tuple[float, float, float] | None = None) -> str:
     """A guess of the time left, no finer than a guess can be, and its P10 and P90: `about 4 min left (3–6 min)`."""
     if eta < 10:

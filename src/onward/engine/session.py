@@ -514,6 +514,7 @@ class Session:
             held=tally.counts.held,
             next_try=tally.next_try(),
             target=limit,
+            elsewhere=max(tally.counts.of(State.IN_PROGRESS) - len(self._worker.held), 0),
         )
 
     @property
