@@ -171,6 +171,23 @@ def test_who_comes_later_has_its_part(scene: Scene) -> None:
     assert (scene.most("CA"), scene.most("TX")) == (4, 1)
 
 
+def test_who_comes_later_has_its_part_beside_the_last_call_of_one_that_is_drained(scene: Scene) -> None:
+    scene.job("limit=shared", 60, "concurrency=4")
+    scene.answers_after(0.05)
+    scene.server.rule("TX", status=200, body={}, delay=600.0)
+    first = scene.start(lease=15)
+    wait_until(lambda: len(scene.server.requests("TX")) >= 1 and len(scene.calls()) == 1)
+    scene.place.fine("drain", "job.py", *scene.store)
+    wait_until(lambda: "stopping (" in scene.said)
+    scene.answers_after(0.05)
+    second = scene.start(lease=15)
+    wait_until(lambda: scene.calls()[second.pid] >= 5, seconds=30)
+    assert first.poll() is None, scene.said
+    first.kill()
+    first.wait()
+    scene.ends()
+
+
 def test_who_comes_later_waits_for_one_that_hangs(scene: Scene) -> None:
     scene.job("limit=shared", 300, "concurrency=2")  # more than the first one has claimed
     scene.answers_after(60.0)

@@ -86,4 +86,11 @@ SHARING_DEFECTS = (
         (("        if not self._begun.alone:\n            shares.begin()\n", ""),),
         (RUNS, "-k", "that_hangs and sqlite"),
     ),
+    Defect(
+        "drained-says-nothing",
+        "a run that was alone and is being drained has all of each ceiling until its last call has ended",
+        "engine/govern.py",
+        (("            self._look_for_others()\n", ""),),
+        (RUNS, "-k", "drained and sqlite"),
+    ),
 )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from onward.codec import loads
@@ -371,10 +373,27 @@ class Governor:
                 self._inquest.kill()
             await self._wait(0.05)
             self._worker.slots.sweep()
+            self._look_for_others()
             if self._tell is not None:
                 self._tell(self._progress())
         if self._reset_first:
             await asyncio.wrap_future(self._journal.ask(lambda store: store.reset_first_ended(self._run)))
+
+    def _look_for_others(self) -> None:
+        """Once a second, while the last calls go on: who begins now has a part of the ceilings. The store's answer is
+        not waited for."""
+        shares, now = self._worker.admission.shares, time.monotonic()
+        if shares.is_on or now - self._refreshed < REFRESH:
+            return
+        self._refreshed = now
+        loop = asyncio.get_running_loop()
+
+        def heard(orders: Future[Orders]) -> None:
+            if not orders.cancelled() and orders.exception() is None:
+                with contextlib.suppress(RuntimeError):  # the loop is gone
+                    loop.call_soon_threadsafe(shares.hear, orders.result().others)
+
+        self._journal.ask(lambda store: store.orders(self._run)).add_done_callback(heard)
 
 
 def longest_call(worker: Worker) -> tuple[str, str, float] | None:
