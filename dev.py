@@ -35,7 +35,7 @@ PARTS: dict[str, list[str]] = {
     "typing": ["mypy", "--strict", "tests/typing"],
     "walls": ["lint-imports"],
     "unit": [*SIDE_BY_SIDE, "tests/unit", "tests/contract"],
-    "simulation": ["pytest", "-rs", "tests/simulation"],
+    "simulation": [*SIDE_BY_SIDE, "tests/simulation"],
     "acceptance": [*SIDE_BY_SIDE, "tests/acceptance"],
     "torture": ["pytest", "-rs", "tests/torture"],
     "mutants": ["python", "tests/mutants/run.py"],

@@ -1,6 +1,6 @@
 """Plants each defect into a copy of the source and runs the tests that have to notice it.
 
-    python tests/mutants/run.py [--only NAME …] [--list] [--workers 2]
+    python tests/mutants/run.py [--only NAME …] [--list] [--workers 3]
 
 A defect that survives its tests, or whose text is no longer there, makes this fail. The tests of each run in a fork of
 an interpreter that has imported pytest and what onward and its tests build on, but nothing of onward; those that go on
@@ -142,7 +142,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=[defect.name for defect in DEFECTS])
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=3)
     options = parser.parse_args()
     chosen = [defect for defect in DEFECTS if options.only is None or defect.name in options.only]
     if options.list:

@@ -13,6 +13,7 @@ from torture import kill_campaign
 KILLS = int(os.environ.get("ONWARD_TEST_KILLS", "300"))
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(not hasattr(os, "fork") or sys.platform == "darwin", reason="victims are forked: Linux only")
 def test_random_kills(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reports = kill_campaign.campaign(KILLS, seed=1, workers=2, keep=tmp_path, ledger=None)
