@@ -171,4 +171,16 @@ OPERATE_DEFECTS = (
         (("        if alive:\n", "        if False:\n"),),
         ("tests/contract/test_sqlite_shrinking.py",),
     ),
+    Defect(
+        "drained-lease-runs-out",
+        "a run whose last calls take long loses its lease once it was told to stop",
+        "engine/govern.py",
+        (
+            (
+                "            await self._wait(0.05)\n            self._note_responsive()\n",
+                "            await self._wait(0.05)\n",
+            ),
+        ),
+        ("tests/unit/test_engine_faults.py", "-k", "keeps_its_lease"),
+    ),
 )

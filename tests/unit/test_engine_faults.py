@@ -8,6 +8,7 @@ import errno
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ import pytest
 import onward
 from onward import api, runner
 from onward.cli import errors
+from onward.engine import govern
 from onward.engine.attempt import Attempt
 from onward.engine.suspects import Inquest
 from onward.engine.worker import Worker
+from onward.store.sqlite.work import SqliteWorkStore
 from torture import looking
 
 
@@ -197,3 +200,34 @@ def test_interrupted_as_it_opens_it_ends_as_later_on(tmp_path: Path) -> None:
     (run,) = api.status(job, store=store)["runs"]
     assert (run["exit_code"], run["reason"]) == (3, "SIGINT")
     assert onward.run(job, store=store).counts["succeeded"] == 3
+
+
+def test_a_run_that_is_told_to_stop_keeps_its_lease_until_its_last_call_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long that takes: the loop is looked at all the time, not until the signal alone."""
+    monkeypatch.setattr(govern, "RESPONSIVE_WITHIN", 0.5 - 60.0)
+    monkeypatch.setenv("ONWARD_LEASE", "0.3")
+    store = str(tmp_path / "store.db")
+    renewed: list[float] = []
+    renew = SqliteWorkStore.renew
+
+    def noted(self: SqliteWorkStore, run: int) -> bool:
+        renewed.append(time.monotonic())
+        return renew(self, run)
+
+    monkeypatch.setattr(SqliteWorkStore, "renew", noted)
+    told: list[float] = []
+    job = onward.Job("j", source=onward.iterable(lambda: range(1), version="1"))
+
+    @job.step(version="1", timeout=60)
+    async def one(record: int) -> int:
+        os.kill(os.getpid(), signal.SIGINT)
+        told.append(time.monotonic())
+        while not renewed or renewed[-1] < told[0] + 1.0:
+            assert time.monotonic() < told[0] + 20.0, "its lease was not renewed any more"
+            await asyncio.sleep(0.05)
+        return record
+
+    result = onward.run(job, store=store)
+    assert (result.exit_code, result.counts["succeeded"]) == (3, 1)

@@ -153,7 +153,7 @@ class Governor:
 
     async def _look_around(self) -> None:
         now = time.monotonic()
-        self._journal.alive_until = self._journal.steady() + self._longest_timeout + RESPONSIVE_WITHIN
+        self._note_responsive()
         self._worker.slots.sweep()
         self._worker.hand_back_idle()
         self.standings.look_around()
@@ -166,6 +166,10 @@ class Governor:
             await self.told_to_stop(f"--max-time of {self._bounds.max_time:g} seconds is over")
         if self._tell is not None:
             self._tell(self._progress())
+
+    def _note_responsive(self) -> None:
+        """The loop does not hang: the lease may go on being renewed."""
+        self._journal.alive_until = self._journal.steady() + self._longest_timeout + RESPONSIVE_WITHIN
 
     async def _refresh(self) -> None:
         """Once a second: bury dead runs, read the counters that others move, look for due records."""
@@ -372,6 +376,7 @@ class Governor:
                 self._worker.slots.cut_all()
                 self._inquest.kill()
             await self._wait(0.05)
+            self._note_responsive()
             self._worker.slots.sweep()
             self._look_for_others()
             if self._tell is not None:
