@@ -182,6 +182,64 @@ def test_what_something_was_sent_for_stays(bench: Bench) -> None:
     assert bench.stores.query("SELECT * FROM effects") == ledger  # type: ignore[attr-defined]
 
 
+def sent_again(bench: Bench, run: int) -> None:
+    """Another generation of the record `k`, whose effect comes upon what was sent."""
+    bench.clock.pass_time(60)
+    desk = bench.stores.desk()
+    desk.decide(1, Choice("rerun", "clerk", {"a": "2", "b": "2"}, records=[bench.row("k")["id"]], step="a"))
+    sends(bench, run)
+
+
+def sends(bench: Bench, run: int) -> None:
+    (one,) = bench.claim(run, effects=True)
+    bench.state(run, advanced(one))
+    sent = EffectFact("filing", "ow1-x", EntryState.INTENDED, payload="{}", payload_hash="h")
+    bench.state(run, fact(one, State.IN_PROGRESS, step="b", started=True, attempts=1, effect=sent))
+    bench.clock.pass_time(1)
+    confirmed = EffectFact("filing", "ow1-x", EntryState.CONFIRMED, receipt='"r"')
+    bench.state(run, finished(one, effect=confirmed))
+
+
+def test_what_sent_stays_though_newer_generations_answer_for_it_by_now(bench: Bench) -> None:
+    run = bench.start(("k", "1"), effects=(("filing", ()),), steps=(StepVersion("a", "1"), StepVersion("b", "1")))
+    sends(bench, run)
+    sent_again(bench, run)
+    bench.pass_over(run, ("k", "2"), again=True)
+    sent_again(bench, run)
+    assert bench.stores.query("SELECT generation FROM effects") == [{"generation": 2}]  # type: ignore[attr-defined]
+    bench.clock.pass_time(MONTH + 1)
+    found = vacuum(bench)
+    assert (found.results, found.inputs) == (1, 0)
+    assert generations(bench, "k") == {0, 2}
+    facts = bench.stores.desk().record(bench.row("k")["id"])
+    assert [(one.generation, one.succeeded, one.input) for one in facts.generations] == [(0, True, "1"), (2, True, "2")]
+
+
+def test_of_what_was_removed_nothing_untrue_is_told(bench: Bench) -> None:
+    run = bench.start(("k", "1"))
+    ended(bench, run, "k")
+    again(bench, run, "k")
+    bench.clock.pass_time(MONTH + 1)
+    vacuum(bench)
+    facts = bench.stores.desk().record(bench.row("k")["id"])
+    assert [(one.generation, one.succeeded, one.input) for one in facts.generations] == [(1, True, "1")]
+
+
+def test_of_a_generation_that_has_only_a_cost_left_it_is_not_said_how_it_ended(bench: Bench) -> None:
+    run = bench.start(("k", "1"))
+    ended(bench, run, "k")
+    again(bench, run, "k")
+    bench.stores.query(  # type: ignore[attr-defined]
+        "INSERT INTO usage (record, generation, step, model, version, requests, tokens_in, tokens_out, cached_tokens, "
+        "picodollars, unpriced, uncounted, lost, repairs, seconds) "
+        f"VALUES ({bench.row('k')['id']}, 0, 'a', 'm', '1', 1, 1, 1, 0, 1, 0, 0, 0, 0, 1.0) RETURNING record"
+    )
+    bench.clock.pass_time(MONTH + 1)
+    vacuum(bench)
+    facts = bench.stores.desk().record(bench.row("k")["id"])
+    assert [(one.generation, one.succeeded) for one in facts.generations] == [(0, None), (1, True)]
+
+
 def test_errors_of_what_has_succeeded_since_lose_their_texts(bench: Bench) -> None:
     run = bench.start("k", "l")
     one, two = bench.claim(run)

@@ -104,9 +104,28 @@ OPERATE_DEFECTS = (
     Defect(
         "vacuum-forgets-what-was-sent",
         "a vacuum removes outputs that something was sent for",
-        "store/sqlite/operating.sql",
-        (("  AND NOT EXISTS (SELECT 1 FROM effects e WHERE e.record = r.id AND e.generation = c.generation)\n", ""),),
+        "store/sql/vacuuming.py",
+        (
+            (
+                "change.rows(block, page, before=self._before) if row[:2] not in bound",
+                "change.rows(block, page, before=self._before)",
+            ),
+        ),
         (VACUUM, "-k", "was_sent_for"),
+    ),
+    Defect(
+        "vacuum-forgets-who-sent-it",
+        "a vacuum removes outputs that something was sent for, once a newer generation has the entry",
+        "store/sqlite/operating.sql",
+        (("WHERE c.record = e.record AND c.at >= e.sent_at", "WHERE c.record = e.record AND c.at < 0"),),
+        (VACUUM, "-k", "what_sent_stays"),
+    ),
+    Defect(
+        "removed-is-unfinished",
+        "what a vacuum has removed is told as a generation that never finished",
+        "store/sql/history.py",
+        (("None if number < current and number not in checkpoints else False", "False"),),
+        (VACUUM, "-k", "only_a_cost"),
     ),
     Defect(
         "vacuum-is-too-early",

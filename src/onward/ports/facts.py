@@ -139,10 +139,11 @@ class UsageFacts:
 @dataclass(frozen=True, slots=True)
 class GenerationFacts:
     """One generation of a record: its input (JSON text, None: not stored), checkpoints in order of time, and, if it
-    succeeded, the versions that made it."""
+    succeeded, the versions that made it. `succeeded` None: it has no outputs, be it that a vacuum has removed them or
+    that it never had any."""
 
     generation: int
-    succeeded: bool
+    succeeded: bool | None
     input: str | None
     input_hash: str | None
     made_by: Mapping[str, str] | None

@@ -26,14 +26,25 @@ UPDATE instances SET concurrency = :concurrency, concurrency_said = concurrency_
 -- name: made_again
 SELECT id FROM records WHERE instance = :instance AND generation > 0 AND id > :after ORDER BY id LIMIT :limit
 
--- Outputs that newer ones have replaced: not those of the newest result, nor any for which something was sent or owed.
+-- Generations that something was sent for or is owed for. An entry goes over to newer generations with the same to
+-- send: the one that it was sent for is the first that was at work from then on.
+-- name: sent_or_owed
+SELECT e.record, e.generation FROM effects e WHERE e.record = ANY (ids(:rows))
+UNION
+SELECT e.record, (SELECT min(c.generation) FROM checkpoints c WHERE c.record = e.record AND c.at >= e.sent_at)
+FROM effects e WHERE e.record = ANY (ids(:rows))
+UNION
+SELECT o.record, o.generation FROM owed o WHERE o.record = ANY (ids(:rows))
+UNION
+SELECT o.record, (SELECT min(c.generation) FROM checkpoints c WHERE c.record = o.record AND c.at >= e.sent_at)
+FROM owed o JOIN effects e ON e.name = o.name AND e.key = o.key WHERE o.record = ANY (ids(:rows))
+
+-- Outputs that newer ones have replaced: not those of the newest result.
 -- name: superseded_outputs
 SELECT c.record, c.generation, count(*), sum(octet_length(c.output))::bigint
 FROM records r JOIN checkpoints c ON c.record = r.id AND c.generation < r.generation
 WHERE r.id = ANY (ids(:rows)) AND r.since < :before AND r.state NOT IN ('in_progress', 'unconfirmed')
   AND c.generation IS DISTINCT FROM r.succeeded_generation
-  AND NOT EXISTS (SELECT 1 FROM effects e WHERE e.record = r.id AND e.generation = c.generation)
-  AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.record = r.id AND o.generation = c.generation)
 GROUP BY c.record, c.generation
 
 -- name: superseded_results
@@ -41,22 +52,16 @@ SELECT g.record, g.generation
 FROM records r JOIN generations g ON g.record = r.id AND g.generation < r.generation
 WHERE r.id = ANY (ids(:rows)) AND r.since < :before AND r.state NOT IN ('in_progress', 'unconfirmed')
   AND g.generation IS DISTINCT FROM r.succeeded_generation
-  AND NOT EXISTS (SELECT 1 FROM effects e WHERE e.record = r.id AND e.generation = g.generation)
-  AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.record = r.id AND o.generation = g.generation)
 
 -- Inputs that hold for none of the generations that stay: each holds from its own until the next begins.
 -- name: superseded_inputs
-SELECT s.record, s.generation, s.size FROM (
+SELECT s.record, s.generation, s.size, s.until FROM (
     SELECT i.record, i.generation, coalesce(octet_length(i.value), 0) AS size, r.generation AS newest,
         r.succeeded_generation AS result,
         (SELECT min(n.generation) FROM inputs n WHERE n.record = i.record AND n.generation > i.generation) AS until
     FROM records r JOIN inputs i ON i.record = r.id
     WHERE r.id = ANY (ids(:rows)) AND r.since < :before AND r.state NOT IN ('in_progress', 'unconfirmed')) s
 WHERE s.until <= s.newest AND (s.result IS NULL OR s.result < s.generation OR s.result >= s.until)
-  AND NOT EXISTS (SELECT 1 FROM effects e
-                  WHERE e.record = s.record AND e.generation >= s.generation AND e.generation < s.until)
-  AND NOT EXISTS (SELECT 1 FROM owed o
-                  WHERE o.record = s.record AND o.generation >= s.generation AND o.generation < s.until)
 
 -- name: drop_outputs
 DELETE FROM checkpoints USING listed(:rows) AS f(record bigint, generation bigint)

@@ -3,7 +3,7 @@ chains hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -92,7 +92,8 @@ def _lineage(questions: Questions, number: int) -> Lineage:
 def _generations(
     questions: Questions, record: int, current: int, finished: dict[int, Lineage]
 ) -> list[GenerationFacts]:
-    """All generations that left something, and the current one. An input of a later one waits for `rerun`."""
+    """The current generation and all that left something: an input only counts where it does not hold for another of
+    them. An input of a later one waits for `rerun`."""
     inputs = questions.rows("record_inputs", record=record)
     checkpoints: dict[int, list[CheckpointFacts]] = {}
     usage: dict[int, list[UsageFacts]] = {}
@@ -100,15 +101,17 @@ def _generations(
         checkpoints.setdefault(generation, []).append(CheckpointFacts(*rest))
     for generation, step, version, *spent in questions.rows("record_usage", record=record):
         usage.setdefault(generation, []).append(UsageFacts(step, version, Spent(*spent)))
-    numbers = {current, *finished, *checkpoints, *usage, *(row[0] for row in inputs)}
+    numbers = {current, *finished, *checkpoints, *usage}
+    begun = [row[0] for row in inputs]
+    shown = {max((one for one in begun if one <= number), default=current) for number in numbers}
     found = []
-    for number in sorted(numbers):
+    for number in sorted({*numbers, *begun} - (shown - numbers)):
         input_hash, value = _holding(inputs, number)
         made_by, skipped = finished.get(number, (None, None))
         found.append(
             GenerationFacts(
                 number,
-                number in finished,
+                _succeeded(number, current, finished, checkpoints),
                 value,
                 input_hash,
                 made_by,
@@ -118,6 +121,11 @@ def _generations(
             )
         )
     return found
+
+
+def _succeeded(number: int, current: int, finished: Container[int], checkpoints: Container[int]) -> bool | None:
+    """None: of an older one nothing is left by which that could be told."""
+    return True if number in finished else None if number < current and number not in checkpoints else False
 
 
 def _holding(inputs: Iterable[tuple[Any, ...]], generation: int) -> tuple[str | None, str | None]:

@@ -86,9 +86,16 @@ class Vacuum:
         self._rest(time.monotonic() - began)
 
     def _superseded(self, page: list[int], change: Change, remove: bool) -> Vacuumed:
-        outputs = change.rows("superseded_outputs", page, before=self._before)
-        results = change.rows("superseded_results", page, before=self._before)
-        inputs = change.rows("superseded_inputs", page, before=self._before)
+        bound = {(record, generation) for record, generation in change.rows("sent_or_owed", page)}
+        outputs, results = (
+            [row for row in change.rows(block, page, before=self._before) if row[:2] not in bound]
+            for block in ("superseded_outputs", "superseded_results")
+        )
+        inputs = [
+            row
+            for row in change.rows("superseded_inputs", page, before=self._before)
+            if not any((row[0], generation) in bound for generation in range(row[1], row[3]))
+        ]
         if remove:
             for block, rows in (("drop_outputs", outputs), ("drop_results", results), ("drop_inputs", inputs)):
                 if rows:
