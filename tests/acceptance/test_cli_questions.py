@@ -191,6 +191,22 @@ def test_an_export_says_what_is_not_in_it(place: Place) -> None:
     assert place.onward("export", "job.py", "--state", "failed", "--out", "failed.jsonl").stderr == ""
 
 
+def test_half_an_address_is_told_by_its_other_half(place: Place) -> None:
+    for given, said in (
+        (("--to", "out.db"), "--to needs --table NAME"),
+        (("--table", "results"), "--table needs --to URL"),
+        ((), "where is the export to go? Give --out FILE, or --to URL with --table NAME"),
+    ):
+        ended = place.onward("export", "job.py", *given)
+        assert (ended.returncode, ended.stderr) == (2, f"onward: {said}\n")
+
+
+def test_who_marks_nothing_is_told_the_flags(place: Place) -> None:
+    ended = place.onward("rerun", "job.py")
+    assert ended.returncode == 2
+    assert "or say --all, --kind, --step or --stale" in ended.stderr
+
+
 def test_export_by_suffix_and_flat(place: Place) -> None:
     assert "188 rows written to out.csv" in place.fine("export", "job.py", "--out", "out.csv", "--flat")
     with (place.folder / "out.csv").open(newline="") as file:

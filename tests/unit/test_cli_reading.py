@@ -8,8 +8,8 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from onward.cli import direct, parser
-from onward.cli.flags import COMMANDS, RunFlags, count, one_of, seconds
+from onward.cli import direct, main, parser
+from onward.cli.flags import COMMANDS, RunFlags, age, count, one_of, seconds
 from onward.cli.prompt import PromptFlags
 from onward.cli.target import About
 
@@ -62,6 +62,8 @@ WRONG = [
     "run job.py -x",
     "vacuum job.py",
     "vacuum job.py --older-than old",
+    "vacuum job.py --older-than 30",
+    "reconcile job.py 7 --sent",
     "copy job.py",
     "prompt in.csv --template t.txt --model m",
     "prompt in.csv other.csv --key id --template t.txt --model m",
@@ -137,8 +139,23 @@ def test_durations(given: str, meant: float) -> None:
 
 @pytest.mark.parametrize("given", ["", "soon", "5x", "m5", "-3", "1h30", "5m!", "nan", "inf"])
 def test_what_is_no_duration(given: str) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="write 30d, 12h"):
         seconds(given)
+
+
+def test_what_is_to_be_removed_is_not_told_by_a_number_alone() -> None:
+    assert (age("30d"), age("90m"), age("0s")) == (30 * 86400, 5400, 0)
+    for given in ("30", " 0", "1.5"):
+        with pytest.raises(ValueError, match="has no unit; write 30d"):
+            age(given)
+
+
+@pytest.mark.parametrize("words", ["reconcile job.py 7 --sent", "run job.py --limit", "vacuum job.py --older-than"])
+def test_a_flag_without_its_value_points_to_the_help_of_its_command(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.call(words.split()) == 2
+    assert f"(try: onward {words.split()[0]} --help)" in capsys.readouterr().err
 
 
 def test_counts_and_choices() -> None:

@@ -90,7 +90,8 @@ def _sink(
         _refuse_own_files(job, store, params, Path(out))
         return runner.open_sink(out, format, flat)
     if to is None or table is None:
-        raise UsageError("where is the export to go? Give --out FILE, or --to URL with --table NAME")
+        lacks = "--to needs --table NAME" if to is not None else "--table needs --to URL" if table is not None else None
+        raise UsageError(lacks or "where is the export to go? Give --out FILE, or --to URL with --table NAME")
     if format is not None:
         raise UsageError("a table has no format; leave out --format")
     _check_table(generation)

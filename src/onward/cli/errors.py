@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections.abc import Sequence
 from typing import Any
 
 from onward.cli import streams
+from onward.cli.flags import COMMANDS
 from onward.errors import OnwardError, OutOfMemory, is_out_of_memory
 
 USAGE, STOPPED_EARLY, ONWARD_FAULT, INTERRUPTED = 2, 3, 70, 130
@@ -20,8 +22,8 @@ def set_debug(wanted: bool) -> None:
     _debug = wanted
 
 
-def report(error: BaseException) -> int:
-    """Say what went wrong on the error output; the exit code that it means."""
+def report(error: BaseException, words: Sequence[str] = ()) -> int:
+    """Say what went wrong on the error output; the exit code that it means. `words`: of the command line, if known."""
     if _debug:
         streams.err("".join(traceback.format_exception(error)))
     if is_out_of_memory(error):
@@ -32,7 +34,7 @@ def report(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         streams.err("onward: interrupted")
         return INTERRUPTED
-    usage = _usage_message(error)
+    usage = _usage_message(error, words)
     if usage is not None:
         if usage:
             streams.err(f"onward: {usage}")
@@ -42,15 +44,16 @@ def report(error: BaseException) -> int:
     return ONWARD_FAULT
 
 
-def _usage_message(error: Any) -> str | None:
+def _usage_message(error: Any, command_line: Sequence[str]) -> str | None:
     """The words of the argument parser's own errors, empty where it has shown its help instead; None for others.
 
-    Their class comes with typer or from beside it, so they are known by their form.
+    Their class comes with typer or from beside it, so they are known by their form. Not all of them know their command.
     """
     words = getattr(error, "format_message", None)
     if words is None or not words():
         return None if words is None else ""
-    path = getattr(getattr(error, "ctx", None), "command_path", "onward")
+    command = " ".join(["onward", *(word for word in command_line[:1] if word in COMMANDS)])
+    path = getattr(getattr(error, "ctx", None), "command_path", command)
     return f"{words().rstrip('.')} (try: {path} --help)"
 
 

@@ -40,8 +40,15 @@ def seconds(given: str) -> float:
         return float(plain)
     parts = _PART.findall(plain)
     if not parts or _PART.sub("", plain).strip():
-        raise ValueError(f"{given!r} is not a duration; write 55m, 90s, 1h30m or plain seconds")
+        raise ValueError(f"{given!r} is not a duration; write 30d, 12h, 1h30m, 55m, 90s or plain seconds")
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def age(given: str) -> float:
+    """`30d`, `12h`: as `seconds`, but what is removed by a number is not left to a guess. Raises ValueError."""
+    if re.fullmatch(r"\d+(\.\d+)?", given.strip()):
+        raise ValueError(f"{given!r} has no unit; write 30d, 12h or 90m")
+    return seconds(given)
 
 
 def dollars(given: str) -> float:
@@ -215,7 +222,7 @@ _PAUSING = (
 _REASON = Flag("--reason", "reason", "Why, for the history.", "TEXT")
 _DRAIN = (Flag("--run", "run", "Only this run, by its number.", "RUN"), _REASON, *ABOUT)
 _VACUUM = (
-    Flag("--older-than", "older_than", "What nobody has needed for so long: 30d, 12h.", "TIME", seconds, required=True),
+    Flag("--older-than", "older_than", "What nobody has needed for so long: 30d, 12h.", "TIME", age, required=True),
     Flag("--dry-run", "dry_run", "Only tell what would be removed."),
     _JSON,
     *ABOUT,

@@ -42,7 +42,7 @@ def call(words: list[str]) -> int:
     try:
         return _call(words)
     except BaseException as error:
-        return errors.report(error)
+        return errors.report(error, words)
 
 
 def _call(words: list[str]) -> int:

@@ -93,9 +93,11 @@ def _check(subject: Subject, act: Act, selection: Selection) -> None:
     check_kind(selection.kind)
     filters = selection.kind is not None or selection.step is not None or selection.stale
     if not (selection.names_records or selection.all or filters):
-        raise UsageError(f"which records? Name their keys, or say all, kind, step or stale: {act} takes no default")
+        raise UsageError(
+            f"which records? Name their keys, or say --all, --kind, --step or --stale: {act} takes no default"
+        )
     if selection.all and selection.names_records:
-        raise UsageError("named keys and all exclude each other")
+        raise UsageError("named keys and --all exclude each other")
 
 
 def _check_step(desk: Desk, subject: Subject, act: Act, step: str | None) -> None:
