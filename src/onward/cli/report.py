@@ -49,7 +49,8 @@ def _runs(number: int) -> str:
 def _put_back(told: Announcement) -> Iterator[str]:
     for dead in told.begun.dead_runs:
         how = "was told to stop" if dead.told_to_stop else "died"
-        yield f"run {dead.run} {how}: {records(dead.put_back)} put back, {dead.started:,} had an attempt in progress"
+        begun = f"at most {dead.started:,}" if dead.started else "none"
+        yield f"run {dead.run} {how}: {records(dead.put_back)} put back, {begun} had an attempt in progress"
     if told.begun.reset_failed:
         yield f"{records(told.begun.reset_failed)} failed in an earlier run: tried again"
     if waiting := told.counts.inputs_waiting:

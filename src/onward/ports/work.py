@@ -50,7 +50,8 @@ class OtherKey:
 
 @dataclass(frozen=True, slots=True)
 class DeadRun:
-    """A run found dead: its records were put back; `started` of them had an attempt in progress."""
+    """A run found dead: its records were put back; of them at most `started` had an attempt in progress: a claim
+    is written as a start, before the call."""
 
     run: int
     told_to_stop: bool
