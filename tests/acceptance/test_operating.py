@@ -268,7 +268,8 @@ def test_one_call_at_a_time_while_256_go_on_cuts_none_of_them(place: Operated) -
     place.job(STEP.replace("concurrency=4", "concurrency=256"))
     place.feed(270)
     run = place.begin("--log-format", "json", "--grace", "0.1", calls=256)
-    assert "concurrency 1 for each run" in place.do("concurrency", "1", "--reason", "they asked for it")
+    said = place.do("concurrency", "1", "--reason", "they asked for it")
+    assert "concurrency 1 for each run, those at work notice" in said
     wait_until(lambda: "concurrency_changed" in (place.folder / "said.txt").read_text())
     wait_until(lambda: place.told()["runs"][0]["concurrency"] == 1)
     place.let_go()
@@ -283,7 +284,7 @@ def test_what_was_said_holds_for_runs_that_begin_later_until_it_is_taken_back(pl
     place.let_go()
     assert place.finish("--limit", "1").returncode == 0
     assert "nothing was said" in place.do("concurrency")
-    place.do("concurrency", "2")
+    assert "concurrency 2 for each run, those that start from now on" in place.do("concurrency", "2")
     assert "concurrency 2 for each run" in place.do("concurrency")
     said = "concurrency 2, as onward concurrency says (the job declares 4)"
     assert said in place.finish("--limit", "1").stdout
@@ -387,6 +388,9 @@ def test_a_vacuum_removes_what_was_replaced_and_the_history_stays_whole(place: O
     assert json.loads(place.do("show", "7", "--json"))["generations"][-1]["succeeded"]
     assert place.finish().returncode == 0
     assert place.onward("vacuum", "job.py", *place.at).returncode == 2
+    plain = place.onward("vacuum", "job.py", "--older-than", "30", *place.at)
+    assert (plain.returncode, "'30' has no unit; write 30d" in plain.stderr) == (2, True)
+    assert [one["generation"] for one in json.loads(place.do("show", "7", "--json"))["generations"]] == [1]
 
 
 def test_a_run_at_work_goes_on_beside_a_vacuum(place: Operated) -> None:

@@ -42,7 +42,9 @@ def concurrency(desk: Desk, subject: Subject, number: int | None, reason: str | 
         return (
             f"{about(subject)}: what a run was started with, else what the job declares, holds again (it was {before})"
         )
-    return f"{about(subject)}: concurrency {number} for each run, those at work notice within about a second"
+    at_work = any(run.alive and run.ended is None for run in desk.standing(subject.number, {}).runs)
+    when = "those at work notice within about a second" if at_work else "those that start from now on"
+    return f"{about(subject)}: concurrency {number} for each run, {when}"
 
 
 def told_concurrency(desk: Desk, subject: Subject) -> str:
