@@ -115,12 +115,11 @@ def _ask(target: Target, as_json: bool, **said: Any) -> int:
 
 
 def _next(found: Reconciled, target: Target) -> list[str]:
-    say = target.command("reconcile", "KEY", "--not-sent").replace("--not-sent", "--sent RECEIPT (or --not-sent)")
     many = target.command("reconcile", "--from", "FILE")
     if found.for_a_person:
         return [
             f"{found.for_a_person:,} wait for a person; which: {target.command('failures', '--state', 'unconfirmed')}",
-            f"Next, for each: {say}",
+            f"Next, for each: {target.word_command}",
             *([f"or for many: {many} (or --all --not-sent)"] if found.for_a_person > 1 else []),
         ]
     if found.paused:

@@ -17,7 +17,7 @@ from onward.cli import money, standing, streams
 from onward.cli.frame import STYLES, bar
 from onward.cli.grid import table
 from onward.cli.target import Target
-from onward.cli.words import counted, duration, key_text, printable
+from onward.cli.words import counted, duration, first_line, key_text, printable
 
 ROOMY = 200
 RUNS_SHOWN = 5
@@ -221,7 +221,13 @@ def no_failures(found: Answer, target: Target) -> Iterator[RenderableType]:
 def failures(causes: Sequence[Answer], first: Sequence[Answer], target: Target) -> Iterator[RenderableType]:
     total = sum(cause["count"] for cause in causes)
     rows = [
-        (f"{one['count']:,}", one["step"] or "the record itself", one["kind"] or "", one["error_type"], one["error"])
+        (
+            f"{one['count']:,}",
+            one["step"] or "the record itself",
+            one["kind"] or "",
+            one["error_type"],
+            first_line(one["error"]),
+        )
         for one in causes
     ]
     yield from table("records:", "step", "kind", "error", "for example", rows=rows)
@@ -233,11 +239,12 @@ def failures(causes: Sequence[Answer], first: Sequence[Answer], target: Target) 
             one["kind"] or "",
             str(one["attempts"]),
             moment(one["at"]),
-            one["error"],
+            first_line(one["error"]),
         )
         for one in first
     ]
-    yield from table("key", "state", "step", "kind", "attempts:", "at (UTC)", "reason", rows=listed)
+    columns = ("key", "state", "step", "kind", "attempts:", "at (UTC)", "reason")
+    yield from table(*columns, rows=listed, spare=("at (UTC)", "attempts:"))
     if total > len(first):
         yield Text(f"and {total - len(first):,} more; all of them: {target.command('failures', '--json')}", style="dim")
     yield from map(_whole, _ways_out(causes, target))
@@ -248,7 +255,8 @@ def _ways_out(causes: Sequence[Answer], target: Target) -> Iterator[str]:
     sorts = Counter[str]()
     for cause in causes:
         sorts["failed"] += cause["counts"].get("failed", 0)
-        sorts["unconfirmed"] += cause["counts"].get("unconfirmed", 0)
+        open_one = "unconfirmed" if target.can_be_asked(cause["step"]) else "that nobody can be asked about"
+        sorts[open_one] += cause["counts"].get("unconfirmed", 0)
         set_aside = "quarantined" if cause["step"] else "bad lines" if cause["error_type"] == "BadLine" else "misfits"
         sorts[set_aside] += cause["counts"].get("quarantined", 0)
     run, export = target.run_command, target.command("export", "--state", "quarantined", "--out", "FILE")
@@ -258,7 +266,8 @@ def _ways_out(causes: Sequence[Answer], target: Target) -> Iterator[str]:
         "misfits": f"mend the input, then {run}; or correct the inputs in what {export} writes, "
         f"then {target.command('release', '--from', 'FILE')}",
         "bad lines": f"mend the input, then {run}",
-        "unconfirmed": f"{target.command('reconcile')}",
+        "unconfirmed": target.command("reconcile"),
+        "that nobody can be asked about": f"see whether it was sent, then {target.word_command}",
     }
     there = [sort for sort in advice if sorts[sort]]
     for sort in there:
@@ -326,7 +335,8 @@ def record(found: Answer) -> Iterator[RenderableType]:
     failure = found["failure"]
     if failure:
         what = f"{failure['kind']} at {failure['step'] or 'the record itself'}, {moment(failure['at'])} UTC"
-        yield Text(f"last failure ({what}): {printable(failure['error_type'])}: {printable(failure['error'])}", "red")
+        error = ": ".join(filter(None, (printable(failure["error_type"]), printable(failure["error"]))))
+        yield Text(f"last failure ({what}): {error}", "red")
         if failure["received"] is not None:
             yield Text(f"the model had answered: {_value(failure['received'])}", overflow="ellipsis", no_wrap=True)
     yield from table(
@@ -343,7 +353,7 @@ def record(found: Answer) -> Iterator[RenderableType]:
                 one["step"] or "",
                 one["run"] or "",
                 one["actor"] or "",
-                one["reason"] or "",
+                first_line(one["reason"] or ""),
             )
             for one in found["history"]
         ],
@@ -351,7 +361,8 @@ def record(found: Answer) -> Iterator[RenderableType]:
 
 
 def _generation(generation: Answer) -> Iterator[RenderableType]:
-    said = "succeeded" if generation["succeeded"] else "not finished"
+    said = {True: "succeeded", False: "not finished", None: "no outputs are kept of it"}[generation["succeeded"]]
+    yield ""
     yield Text(f"generation {generation['generation']}: {said}", style="bold")
     yield Text(f"input {_value(generation['input'])}", overflow="ellipsis", no_wrap=True)
     yield from table(

@@ -71,6 +71,19 @@ class Target:
         return self.command("rerun", "--sample", str(number))
 
     @property
+    def word_command(self) -> str:
+        """How a person says what became of an effect."""
+        return f"{self.command('reconcile', 'KEY', '--sent', 'RECEIPT')} (or --not-sent)"
+
+    def can_be_asked(self, step: str | None) -> bool:
+        """Whether there may be somebody to ask what became of a step's effect."""
+        from onward.job.effects import Effect
+
+        steps = () if isinstance(self.job, str) else self.job.steps
+        effect = next((one for one in steps if one.name == step and isinstance(one, Effect)), None)
+        return effect is None or effect.traits().finds_out or effect.traits().has_confirm
+
+    @property
     def export_command(self) -> str:
         return self.command("export", *self.results)
 

@@ -38,6 +38,11 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
+def first_line(text: str) -> str:
+    """What an error says in a table; some go on with advice of their own."""
+    return text.strip().partition("\n")[0].rstrip()
+
+
 def records(number: int) -> str:
     return f"{number:,} record" if number == 1 else f"{number:,} records"
 
