@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from onward.errors import Transient, UsageError
+from onward.policy.clients import Connection, connection
 
 try:
     import httpx
@@ -25,7 +26,6 @@ __all__ = ["RedirectRefused", "client"]
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 MOST_REDIRECTS = 5
 OF_TRANSPORT = ("verify", "cert", "http1", "http2", "limits")
-NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 NOT_TAKEN = {
     "proxy": "a proxy may send again by itself",
     "mounts": "a proxy may send again by itself",
@@ -86,7 +86,9 @@ class _OnceOnly(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         try:
             response = await self._inner.handle_async_request(request)
-        except NEVER_LEFT as error:
+        except httpx.TransportError as error:
+            if connection(error) is Connection.UNKNOWN:
+                raise
             sent = None if request.method in READS else False
             raise Transient(f"{type(error).__name__}: {error}", sent=sent) from error
         if response.has_redirect_location and not _is_harmless(request, response):

@@ -175,6 +175,45 @@ def test_a_thread_that_does_not_know_its_step_is_refused(tmp_path: Path, server:
     assert server.log() == []
 
 
+@pytest.mark.parametrize("how", [IN_A_ROW, SYNC])
+def test_answers_that_are_lost_on_the_way_count_at_their_most(tmp_path: Path, server: LlmServer, how: str) -> None:
+    server.control(chances={"lost": 0.3})  # carried out and billed, then the connection is reset
+    model = f"{PRICES}, max_output_tokens=60, budget=0.05"
+    step = "timeout=30, retry=onward.Retry(attempts=9, base=0.01, cap=0.02)"
+    ran = run(many(tmp_path, how, model, records=200, asks=1, step=step), server)
+    assert ran.code == 4
+    lost = sum(line["fault"] == "lost" for line in server.log())
+    billed = sum(4.0 * line["input_tokens"] + 12.0 * line["output_tokens"] for line in server.log()) / 1e6
+    cost = ran.status["cost"]
+    assert lost > 5
+    assert (cost["requests"], cost["lost"]) == (len(server.log()), lost)
+    assert billed < cost["spent_usd"] <= 0.05
+
+
+@pytest.mark.parametrize("how", [IN_A_ROW, SYNC])
+@pytest.mark.parametrize(
+    ("environment", "why"),
+    [
+        ({"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}, "OPENAI_API_KEY is not set"),
+        ({"OPENAI_API_KEY": "a key\r"}, "OPENAI_API_KEY has a letter in it"),
+        ({"OPENAI_BASE_URL": "localhost:8000/v1"}, "is no address of a server"),
+    ],
+)
+def test_where_no_request_can_be_made_none_is_counted(
+    tmp_path: Path, server: LlmServer, how: str, environment: dict[str, str], why: str
+) -> None:
+    place = many(tmp_path, how, f"{PRICES}, max_output_tokens=60, budget=0.05", records=20, asks=1)
+    for _ in range(2):
+        ran = place.run("--max-time", "90s", env={**server.environment, **environment})
+        assert ran.code == 4
+        assert why in ran.said
+        cost = ran.status["cost"]
+        assert (cost["spent_usd"], cost["requests"], cost["lost"]) == (0, 0, 0)
+    ran = run(place, server)
+    assert ran.counts == {"succeeded": 20}
+    told_is_true(ran, tmp_path, server)
+
+
 @pytest.mark.parametrize("turns", [1, 2, 3])
 @pytest.mark.parametrize("how", [GIVEN_UP_HERE, GIVEN_UP_IN_THREADS])
 @pytest.mark.parametrize("step", [ONCE, f"{ONCE}, process=True"])

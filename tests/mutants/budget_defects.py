@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants.defect import Defect
 
 BUDGET = "tests/acceptance/test_ai_budget.py"
+UNREACHED = "tests/unit/test_llm_unreached.py"
 DESK = "engine/spending/desk.py"
 
 BUDGET_DEFECTS = (
@@ -40,6 +41,34 @@ BUDGET_DEFECTS = (
         DESK,
         (("            self.unused(most)\n\n    async def quiet", "            pass\n\n    async def quiet"),),
         (BUDGET, "-k", "given_back and not process"),
+    ),
+    Defect(
+        "reset-is-free",
+        "a request costs nothing whose connection was reset after it was read",
+        "policy/clients.py",
+        (('"aiohttp.client_exceptions.ClientConnectorError",', '"aiohttp.client_exceptions.ClientConnectionError",'),),
+        (UNREACHED, "-k", "request_was_read"),
+    ),
+    Defect(
+        "lost-is-free",
+        "requests whose answers are lost are under no budget",
+        "llm/asking.py",
+        (("    return connection(error) is Connection.UNKNOWN\n", "    return False\n"),),
+        (BUDGET, "-k", "lost_on_the_way"),
+    ),
+    Defect(
+        "spent-just-now",
+        "what was spent in the same change stands against no budget",
+        "store/sql/spending.py",
+        (("    change.flush()  # what was spent", "    # what was spent"),),
+        ("tests/contract/test_store_bill.py", "-k", "a_moment_ago and sqlite"),
+    ),
+    Defect(
+        "counted-unmade",
+        "a request that cannot be made is counted, at its most",
+        "llm/asking.py",
+        (("        client_of(self.model)  # where", "        # where"),),
+        (BUDGET, "-k", "none_is_counted"),
     ),
     Defect(
         "shared-for-good",

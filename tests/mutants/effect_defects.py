@@ -114,7 +114,7 @@ ABOUT_OUTCOMES = (
         "ambiguous-is-failed",
         "a timeout or a reset is taken as not applied, and sent again",
         "policy/failures.py",
-        (("    return _was_refused(error)\n", "    return _was_refused(error) or isinstance(error, OSError)\n"),),
+        (("is Connection.REFUSED\n", "is Connection.REFUSED or isinstance(error, OSError)\n"),),
         (OUTCOMES,),
     ),
     Defect(

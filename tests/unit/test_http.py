@@ -184,6 +184,20 @@ def test_what_may_have_left_is_as_httpx_has_it(name: str) -> None:
     assert inner.asked == 1
 
 
+def test_a_transport_that_calls_a_connection_in_use_one_to_be_made_is_not_believed() -> None:
+    aiohttp = pytest.importorskip("aiohttp")
+    for cause in (aiohttp.ServerDisconnectedError(), aiohttp.ClientOSError(104, "reset")):
+        error = httpx.ConnectTimeout("no")
+        error.__cause__ = cause
+        with pytest.raises(httpx.ConnectTimeout):
+            ask("POST", "http://far.example", {"transport": Failing(error)})
+    error = httpx.ConnectTimeout("no")
+    error.__cause__ = aiohttp.ConnectionTimeoutError("late")
+    with pytest.raises(Transient) as caught:
+        ask("POST", "http://far.example", {"transport": Failing(error)})
+    assert caught.value.sent is False
+
+
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
 def test_a_read_that_did_not_get_through_says_nothing_of_what_was_sent_before(method: str) -> None:
     with refusing() as held, pytest.raises(Transient) as caught:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import httpx2
 import openai
 
 from onward.codec import canonical_hash, dumps
@@ -15,12 +14,13 @@ from onward.errors import BadResponse, Fatal, Invalid, Rejected, Transient, Unus
 from onward.job.values import Misfit
 from onward.llm import chat, responses
 from onward.llm.answers import Answer, Misshapen, Request, Turn
-from onward.llm.client import post
+from onward.llm.client import client_of, post
 from onward.llm.declaration import Declared
 from onward.llm.form import Form, form_of, what_is_wrong
 from onward.llm.prices import charge, most
 from onward.llm.prompt import Prompt
 from onward.model import BatchRequest, Spent
+from onward.policy.clients import Connection, connection
 from onward.ports.models import CURRENT, ModelDesk, has_lost_its_desk
 
 FOR_EACH_TURN = 64
@@ -110,6 +110,7 @@ class _Question:
     async def _sent(self, request: Request, repairs: int) -> Answer:
         if self.model.mode == "batch":
             return await self._batched(request, repairs)
+        client_of(self.model)  # where nothing can be sent it says so now, before anything is counted
         most_of = self._most(request)
         if self.desk is not None and self.model.traits.budget is not None:
             await self.desk.reserve(self.model.name, most_of)
@@ -200,7 +201,7 @@ def _may_be_charged(error: openai.APIError) -> bool:
     """Whether an answer may have been lost on the way: an error that a server tells costs nothing."""
     if isinstance(error, openai.APIStatusError):
         return False
-    return not isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
+    return connection(error) is Connection.UNKNOWN
 
 
 def _why_not(answer: Answer, request: Request) -> Exception:

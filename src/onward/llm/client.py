@@ -13,7 +13,7 @@ import openai
 from onward.codec import loads
 from onward.errors import BadResponse, Fatal
 from onward.llm.declaration import OFFICIAL, Declared
-from onward.llm.unreached import NO_KEY, without_connection, without_key
+from onward.llm.unreached import NO_KEY, what_is_wrong, without_connection, without_key
 from onward.ports.models import CURRENT, close_at_end
 
 CONNECT_SECONDS = 20.0
@@ -22,7 +22,7 @@ _CLIENTS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Known] = WeakKeyDictiona
 
 
 def client_of(model: Declared) -> openai.AsyncOpenAI:
-    """Raises Fatal where there is no key."""
+    """Raises Fatal where there is no key, or a key or an address with which no request can be made."""
     url, key = model.base_url, os.environ.get("OPENAI_API_KEY", "")
     if not key:
         if OFFICIAL in url:
@@ -32,6 +32,8 @@ def client_of(model: Declared) -> openai.AsyncOpenAI:
     in_run = desk is not None and desk.is_at_home()  # on a loop of the step's own nobody closes it
     known = _CLIENTS.setdefault(asyncio.get_running_loop(), {})
     if (url, key, in_run) not in known:
+        if wrong := what_is_wrong(url, key):
+            raise Fatal(wrong)
         client = known[url, key, in_run] = _new(url, key, in_run)
         if in_run:
             close_at_end(client.close)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +21,7 @@ from onward.errors import (
 )
 from onward.model import Kind
 from onward.policy import rates
+from onward.policy.clients import Connection, class_names, connection
 from onward.policy.masking import masked
 from onward.policy.pace import LONGEST_WAIT
 
@@ -85,10 +84,6 @@ MOST_SEVERE_FIRST = (
 )
 """Of the members of an exception group the first of these kinds decides."""
 NOT_APPLIED_STATUS = frozenset({400, 401, 403, 404, 422, 429})
-CLIENTS = frozenset({"httpx", "httpcore", "requests", "urllib3", "urllib", "aiohttp", "openai"})
-SUCCESSORS = {"httpx2": "httpx", "httpcore2": "httpcore"}
-"""Packages whose exceptions are those of an older one."""
-MOST_WRAPPED = 20
 BODIES = frozenset({"httpx.HTTPStatusError", "requests.exceptions.HTTPError"})
 LONGEST_BODY = 64 << 10
 FATAL_CODES = frozenset({"insufficient_quota", "model_not_found", "invalid_api_key", "billing_hard_limit_reached"})
@@ -204,7 +199,7 @@ def _kind(error: BaseException, step_has_succeeded: bool) -> Kind:
     status = _status(error)
     if status is not None:
         return _kind_of_status(status, step_has_succeeded)
-    names = _class_names(error)
+    names = class_names(error)
     if "urllib.error.URLError" in names and isinstance(reason := getattr(error, "reason", None), BaseException):
         return _kind(reason, step_has_succeeded)
     if names & TRANSIENT_CLASSES and not names & NOT_TRANSIENT_CLASSES:
@@ -222,37 +217,7 @@ def _is_not_applied(error: BaseException, status: int | None) -> bool:
         return True
     if status is not None:
         return status in NOT_APPLIED_STATUS
-    return _was_refused(error)
-
-
-def _was_refused(error: BaseException | None) -> bool:
-    """Whether no connection was made: the well-known clients wrap the system's refusal in errors of their own.
-
-    What an error was raised from counts, never what was being handled when it came up: that may be another call's.
-    """
-    for _ in range(MOST_WRAPPED):
-        if isinstance(error, ConnectionRefusedError):
-            return True
-        if isinstance(error, BaseExceptionGroup):  # one for each address that was tried
-            return all(_was_refused(member) for member in error.exceptions)
-        if error is None or not _wraps_connections(error):
-            return False
-        if error.__cause__ is None and _every_address_refused(error):
-            return True
-        inside = (error.__cause__, getattr(error, "reason", None), *error.args[:1])
-        error = next((one for one in inside if isinstance(one, BaseException)), None)
-    return False
-
-
-def _wraps_connections(error: BaseException) -> bool:
-    return type(error) is OSError or any(name.split(".")[0] in CLIENTS for name in _class_names(error))
-
-
-def _every_address_refused(error: BaseException) -> bool:
-    """asyncio tells the refusals of several addresses in one plain error."""
-    text = str(error) if type(error) is OSError else ""
-    numbers = re.findall(r"\[Errno (\d+)\]", text) if text.startswith("Multiple exceptions: ") else []
-    return bool(numbers) and all(int(number) == errno.ECONNREFUSED for number in numbers)
+    return connection(error) is Connection.REFUSED
 
 
 def _kind_of_status(status: int, step_has_succeeded: bool) -> Kind:
@@ -267,7 +232,7 @@ def _kind_of_status(status: int, step_has_succeeded: bool) -> Kind:
 
 def _status(error: BaseException) -> int | None:
     """The HTTP status of the well-known clients' exceptions; other objects' attributes are not believed."""
-    modules = {part.split(".")[0] for part in _class_names(error)}
+    modules = {part.split(".")[0] for part in class_names(error)}
     if not modules & {"httpx", "requests", "openai", "aiohttp", "urllib"}:
         return None
     response = getattr(error, "response", None)
@@ -280,7 +245,7 @@ def _status(error: BaseException) -> int | None:
 
 def _code(error: BaseException) -> str | None:
     """What a provider calls the error, such as `insufficient_quota`."""
-    names = _class_names(error)
+    names = class_names(error)
     if any(name.startswith("openai.") for name in names):
         code = getattr(error, "code", None)
     else:
@@ -303,16 +268,6 @@ def _retry_after(error: BaseException, now: float) -> float | None:
         return min(float(given), LONGEST_WAIT)
     headers = getattr(getattr(error, "response", None), "headers", None) or getattr(error, "headers", None)
     return rates.retry_after(headers, now)
-
-
-def _class_names(error: BaseException) -> set[str]:
-    """`module.Class` for every ancestor; private modules count as their package: `httpx._exceptions` is `httpx`."""
-    names = set()
-    for ancestor in type(error).__mro__:
-        parts = [part for part in str(ancestor.__module__).split(".") if not part.startswith("_")]
-        parts[:1] = [SUCCESSORS.get(part, part) for part in parts[:1]]
-        names.add(".".join([*parts, ancestor.__name__]))
-    return names
 
 
 def _text(error: BaseException) -> str:
