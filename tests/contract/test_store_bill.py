@@ -9,7 +9,7 @@ from store_conformance import Bench, advanced, failed, failure, finished, quaran
 
 from onward.model import Claimed, Fact, Kind, Spending, Spent
 from onward.ports.bill import CostSums, Pace
-from onward.ports.work import Work
+from onward.ports.work import Reservation, Work
 
 STEPS = ("a", "b")
 AT_B = replace(failure(), step="b")
@@ -49,6 +49,22 @@ def test_what_failed_attempts_cost_belongs_to_the_record(bench: Bench) -> None:
     bench.state(run, costing(advanced(again), 2))
     assert of(bench, "a").total == 7
     assert of(bench, "a").squares == 49
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_what_was_spent_a_moment_ago_stands_against_the_budget(bench: Bench, lost: int) -> None:
+    run = bench.start("x", "y")
+    asked = Reservation("small", 60, 6, 150, 15)
+    assert bench.write(run, reservations=[asked]).reserved[0].granted
+    one, other = claimed(bench, run)
+    told = [Spending(Spent("small", 1, 6 - 6 * lost, 0, 0, 60 - 60 * lost, lost=lost), 60, 6)]
+    again = bench.write(run, facts=[advanced(one)], spending=told, reservations=[asked, asked]).reserved
+    assert [found.granted for found in again] == [True, False]
+    ended = advanced(other)
+    ended.spending = told
+    assert [found.granted for found in bench.write(run, facts=[ended], reservations=[asked]).reserved] == [False]
+    assert not bench.write(run, reservations=[asked]).reserved[0].granted
+    assert bench.write(run, reservations=[replace(asked, picodollars=30, tokens=3)]).reserved[0].granted
 
 
 def test_records_that_ended_without_an_answer_cost_all_the_same(bench: Bench) -> None:

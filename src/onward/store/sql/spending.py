@@ -44,6 +44,7 @@ def settle(change: Change, facts: Sequence[Fact], loose: Sequence[Spending]) -> 
 
 def reserve(change: Change, asked: Reservation) -> Reserved:
     """Set aside the most that a request can cost, if the model's budget has that much left."""
+    change.flush()  # what was spent in this change is no longer set aside
     spent, tokens, held, held_tokens = change.rows("spent_and_reserved", model=asked.model)[0]
     by_cost = asked.most_picodollars is None or spent + held + asked.picodollars <= asked.most_picodollars
     by_tokens = asked.most_tokens is None or tokens + held_tokens + asked.tokens <= asked.most_tokens
