@@ -197,7 +197,7 @@ def test_rows_in_flight_at_two_deaths_are_asked_in_a_child(tmp_path: Path) -> No
     assert [line["key"] for line in place.lines("out.jsonl")] == ["T-0", "T-1", "T-2"]
 
 
-def test_a_spent_budget_parks_the_job_and_the_command_to_go_on_is_the_same(place: Prompts) -> None:
+def test_a_spent_budget_parks_the_job_and_the_command_to_go_on_leaves_it_to_be_raised(place: Prompts) -> None:
     priced = ("--price-in", "1", "--price-out", "1", "--max-output-tokens", "100", "--budget", "0.00042")
     ended = place.prompt("--max-concurrency", "1", *priced, "--out", "my answers.jsonl")
     assert ended.returncode == 4
@@ -213,10 +213,10 @@ def test_a_spent_budget_parks_the_job_and_the_command_to_go_on_is_the_same(place
         "--out",
         "my answers.jsonl",
         *("--max-output-tokens", "100", "--max-concurrency", "1"),
-        *("--budget", "0.00042", "--price-in", "1", "--price-out", "1"),
+        *("--price-in", "1", "--price-out", "1"),
     ]
-    again[again.index("--budget") + 1] = "1"
-    assert place.onward(*again, env=place.server.environment).returncode == 0
+    assert ". Go on with a higher --budget: onward prompt" in told[-1]
+    assert place.onward(*again, "--budget", "1", env=place.server.environment).returncode == 0
     assert len(place.lines("my answers.jsonl")) == 6
     assert len(place.asked()) == 6
 

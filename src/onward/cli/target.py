@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 PROMPT = "prompt-"
+BUDGET = "--budget"
 PASSWORD = "PASSWORD"
 """Stands where one has to be typed, as KEY and FILE do elsewhere: what is shown may be read by anybody."""
 _IN_ADDRESS = re.compile(r"(://[^:/@\s]*:)[^@\s]*@")
@@ -56,6 +57,14 @@ class Target:
         if self.job.startswith(PROMPT):
             return f"onward prompt, as '{self.job}' was run before"
         return f"onward run JOB, the file that declares '{self.job}', or onward prompt as before"
+
+    @property
+    def raised_command(self) -> str | None:
+        """How it is run with another budget, which is typed behind it; None where it is not run with one."""
+        if BUDGET not in self.again:
+            return None
+        at = self.again.index(BUDGET)
+        return _typed(*self.again[:at], *self.again[at + 2 :])
 
     def resume_command(self, groups: Sequence[str | None], and_run: bool) -> str:
         """What lets go on what people have paused, groups or (None) the job; `and_run`: and runs it."""

@@ -23,7 +23,7 @@ MOST_STRAYS = 5
 far before the first of them has to wait."""
 Make = Callable[[], Awaitable[str]]
 Fits = Callable[[str], bool]
-USED_UP = " is used up"
+OF_MODEL, USED_UP = "the budget of model ", " is used up"
 CENTS, PLACES = 2, len(str(PICO)) - 1
 
 
@@ -290,7 +290,7 @@ def why_reached(model: str, cap: Cap, answer: Reserved, most: Spent, tokens: int
         parts.append(f"{_exact(cap.picodollars)} ({spent} is spent, one more request could cost {dearest})")
     if cap.tokens is not None:
         parts.append(f"{cap.tokens:,} tokens ({answer.tokens:,} are spent, one more request could take {tokens:,})")
-    return f"the budget of model {model}{USED_UP}: {' and '.join(parts)}; raise it, with --budget too, and run again"
+    return f"{OF_MODEL}{model}{USED_UP}: {' and '.join(parts)}; raise it, with --budget too, and run again"
 
 
 def _dollars(*picodollars: int) -> list[str]:
@@ -307,6 +307,11 @@ def _exact(picodollars: int) -> str:
 
 def _amount(picodollars: int, places: int) -> str:
     return f"${Decimal(picodollars).scaleb(-PLACES):,.{places}f}"
+
+
+def is_used_up(reason: str) -> bool:
+    """Whether a run that ended for this reason had come to the end of a budget."""
+    return reason.startswith(OF_MODEL) and USED_UP in reason
 
 
 def in_two(why: str) -> tuple[str, str]:
