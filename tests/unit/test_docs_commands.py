@@ -1,4 +1,4 @@
-"""The reference, the command line and what a job declares name the same things; a command's help begins with one line."""
+"""The reference, the command line and a job name the same things, and a command's help begins with one line."""
 
 from __future__ import annotations
 
