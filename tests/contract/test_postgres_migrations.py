@@ -100,6 +100,15 @@ def test_one_that_fails_half_way_leaves_the_steps_before_it(address: Address) ->
     assert ask(address, "SELECT to_regclass('SCHEMA.half')") == [(None,)]
 
 
+def test_tables_that_are_not_those_of_the_schema_are_told_in_words_that_help(address: Address) -> None:
+    opened(address).close()
+    number = connections.newest() - 1
+    ask(address, f"UPDATE SCHEMA.about SET schema_version = {number} RETURNING 1")
+    with pytest.raises(StoreError, match=r"altered by hand.*left as it is.*restore a backup"):
+        opened(address)
+    assert ask(address, "SELECT schema_version FROM SCHEMA.about") == [(number,)]
+
+
 def test_a_run_at_work_stops_when_the_store_was_brought_up_to_date(address: Address) -> None:
     store = opened(address)
     run = store.begin_run(START).run

@@ -122,6 +122,15 @@ def test_a_script_that_fails_leaves_the_store_as_it_was(place: Path, monkeypatch
     assert counts(place) == before
 
 
+def test_a_store_whose_tables_are_not_those_of_its_number_is_left_as_it_was_in_words_that_help(place: Path) -> None:
+    at = apsw.Connection(str(place))
+    at.execute(f"PRAGMA user_version = {TODAY - 1}")
+    at.close()
+    with pytest.raises(StoreError, match=r"altered by hand.*left as it is.*restore a backup"):
+        open_writer(place)
+    assert version(place) == TODAY - 1
+
+
 def test_several_processes_migrate_at_once_and_the_script_runs_once(place: Path) -> None:
     openers = [opener(place, SECOND) for _ in range(4)]
     ended = [(one.communicate(timeout=60), one.returncode) for one in openers]

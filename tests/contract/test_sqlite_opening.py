@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import sqlite3
@@ -333,17 +334,49 @@ def test_no_mounts_no_answer() -> None:
 NETWORK = ["nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "gpfs", "lustre", "ceph", "glusterfs", "9p", "fuse.sshfs"]
 
 
-@pytest.mark.parametrize("kind", [*NETWORK, "fuse.s3fs", "fuse.glusterfs", "beegfs", "webdav"])
+NETWORK += ["fuse.s3fs", "fuse.glusterfs", "fuse.ceph-fuse", "fuse.juicefs", "fuse.mountpoint-s3", "beegfs", "webdav"]
+NETWORK += ["wekafs", "panfs", "pvfs2", "orangefs", "vboxsf"]
+
+
+@pytest.mark.parametrize("kind", NETWORK)
 def test_network_file_systems_are_known(place: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(connection, "file_system_of", lambda folder: kind)
     with pytest.raises(StoreError, match="network file system"):
         open_writer(place)
 
 
-@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "apfs", "fuseblk", "ntfs3", None])
+LOCAL = ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "apfs", "fuseblk", "ntfs3", "virtiofs"]
+
+
+@pytest.mark.parametrize("kind", [*LOCAL, None])
 def test_local_file_systems_are_not_refused(place: Path, monkeypatch: pytest.MonkeyPatch, kind: str | None) -> None:
     monkeypatch.setattr(connection, "file_system_of", lambda folder: kind)
     open_writer(place)[0].close()
+
+
+# File systems without locks.
+
+
+def no_locks(*_: object) -> None:
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is one kind of locks")
+def test_locks_that_are_refused_to_sqlite_alone_are_told_at_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite takes the refusal for another program that holds them, and waits for that."""
+    a_store(place)
+    monkeypatch.setattr("fcntl.lockf", no_locks)
+    for attempt in (open_writer, open_reader):
+        with pytest.raises(StoreError, match=r"gives no locks; .*local disk, or a PostgreSQL address"):
+            attempt(place)
+
+
+def test_who_only_looks_makes_no_lock_file(place: Path) -> None:
+    a_store(place)
+    locks = place.with_name(place.name + "-runs")
+    locks.unlink()
+    open_reader(place).close()
+    assert not locks.exists()
 
 
 # Locks of one process on one file.

@@ -24,6 +24,20 @@ SQL = "store/sqlite/work.sql"
 
 DEFECTS = (
     Defect(
+        "child-outlives-its-run",
+        "a child that holds the interpreter's lock goes on computing after its run was killed",
+        "engine/processes/child.py",
+        (("    _die_with_parent()\n", ""),),
+        ("tests/unit/test_engine_children.py", "-k", "dies_with_its_parent"),
+    ),
+    Defect(
+        "refused-locks-are-anothers",
+        "where SQLite alone gets no locks, another program is waited for",
+        "store/sqlite/liveness.py",
+        (("                self._try(_try_as_sqlite_locks, self._descriptor())", "                pass"),),
+        (f"{CONTRACT}/test_sqlite_opening.py", "-k", "refused_to_sqlite"),
+    ),
+    Defect(
         "no-fence",
         "results of a stale holder are taken",
         SQL,

@@ -1,16 +1,20 @@
-"""The reference and the command line name the same commands, and a command's help begins with one line."""
+"""The reference, the command line and a job name the same things, and a command's help begins with one line."""
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 
 from onward.cli.flags import COMMANDS
+from onward.job.job import Job
+from onward.model import Retry
 
 ROOT = Path(__file__).parents[2]
-PAGES = "\n".join((ROOT / name).read_text("utf-8") for name in ("docs/reference.md", "README.md"))
+REFERENCE = (ROOT / "docs/reference.md").read_text("utf-8")
+PAGES = "\n".join((REFERENCE, (ROOT / "README.md").read_text("utf-8")))
 NAMED = set(re.findall(r"\bonward ([a-z]+)\b(?= (?:JOB|INPUT))", PAGES))
 OPERATING = ("drain", "concurrency", "vacuum", "pause", "resume")
 
@@ -37,3 +41,32 @@ def test_help_begins_with_one_line(name: str) -> None:
     assert first.rstrip().endswith(".")
     assert len(first) <= 120
     assert not rest or not rest[0]
+
+
+# What a job can say.
+
+DECLARED = {"Job": Job, "@job.step": Job.step, "@job.effect": Job.effect}
+
+
+def shown(call: str) -> inspect.Signature:
+    """The signature that the reference shows, its defaults as values."""
+    block = re.search(rf"```python\n{re.escape(call)}(\(.*?\))\n```", REFERENCE, re.DOTALL)
+    assert block is not None, call
+    names = {"Retry": Retry}
+    exec(f"def declared{block[1]}: ...", names)
+    return inspect.signature(names["declared"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("call", DECLARED)
+def test_the_reference_shows_every_argument_with_its_default(call: str) -> None:
+    known = inspect.signature(DECLARED[call]).parameters  # type: ignore[arg-type]
+    theirs = {name: one.default for name, one in known.items() if name not in ("self", "function")}
+    ours = {name: one.default for name, one in shown(call).parameters.items()}
+    assert ours == theirs
+
+
+def test_every_argument_of_an_effect_is_explained() -> None:
+    section = REFERENCE.split("\n## Effects\n")[1].split("\nThree functions")[0]
+    rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    explained = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(explained) == sorted(shown("@job.effect").parameters)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -393,6 +394,41 @@ def test_a_child_dies_with_its_parent(assignment: Assignment, tmp_path: Path) ->
     while is_alive(pid):
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no other system ends it")
+def test_a_child_whose_step_holds_the_interpreters_lock_dies_with_its_parent(
+    assignment: Assignment, tmp_path: Path
+) -> None:
+    mark = tmp_path / "holds"
+    held = {"do": "hold", "file": str(mark)}
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import asyncio, sys, json\n"
+        "sys.path[:] = json.loads(sys.argv[1])\n"
+        "from children_bench import attempts\n"
+        "from onward.codec import dumps\n"
+        "from onward.engine.processes.children import Assignment, Child\n"
+        f"given = Assignment({assignment.file!r}, None, 'job', None, 1, '', {assignment.versions!r})\n"
+        "async def go():\n"
+        "    child = Child(given)\n"
+        "    await child._ready\n"
+        "    print(child._process.pid, flush=True)\n"
+        f"    await child.call(attempts(given, {held!r})[0], dumps({held!r}))\n"
+        "asyncio.run(go())\n"
+    )
+    parent = subprocess.Popen([sys.executable, str(script), json.dumps(sys.path)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    try:
+        asyncio.run(until(mark.exists))
+        parent.kill()
+        parent.wait()
+        parent.stdout.close()
+        asyncio.run(until(lambda: not is_alive(pid)))
+    finally:
+        if is_alive(pid):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_a_child_never_opens_the_store(assignment: Assignment, tmp_path: Path) -> None:

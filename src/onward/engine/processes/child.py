@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import queue
+import signal
 import sys
 import threading
 import traceback
@@ -30,9 +31,12 @@ from onward.job.plan import JobReference, Plan
 from onward.model import Claimed, StoredOutput
 from onward.ports.models import close_all
 
+_SIGNAL_AT_PARENTS_DEATH = 1  # PR_SET_PDEATHSIG, prctl(2)
+
 
 def main() -> None:
     """Serve the parent at the other end of the standard streams."""
+    _die_with_parent()
     outlive_signals()  # a service manager sends them to all processes; the parent decides
     inbox, outbox = _private_streams()
     marks = int(sys.argv[2]) if sys.argv[2] else None
@@ -44,6 +48,17 @@ def main() -> None:
         traceback.print_exc()
         os._exit(1)
     os._exit(0)  # threads of abandoned calls must not keep the child alive
+
+
+def _die_with_parent() -> None:
+    """On Linux the system ends this process when the thread is gone that started it, which is the one that its parent's
+    event loop runs in: a step that holds the interpreter's lock keeps us from seeing that the pipe has closed. Until
+    this is said no call is made."""
+    if sys.platform == "linux":
+        import ctypes
+
+        with contextlib.suppress(OSError, AttributeError):  # a system that cannot: the pipe has to do
+            ctypes.CDLL(None).prctl(_SIGNAL_AT_PARENTS_DEATH, signal.SIGKILL, 0, 0, 0)
 
 
 def _private_streams() -> tuple[BinaryIO, BinaryIO]:

@@ -14,6 +14,7 @@ from onward.store.postgres.address import Address
 
 AGAIN = "nothing committed is lost, run the same command again"
 BEGUN_AGAIN = (errors.SerializationFailure, errors.DeadlockDetected)
+_ALTERED = (errors.DuplicateColumn, errors.DuplicateTable, errors.DuplicateObject)
 _GONE = (
     errors.AdminShutdown,
     errors.CrashShutdown,
@@ -70,6 +71,11 @@ def explain(
         return kind(f"{place}: others kept getting in the way of a change ({_said(error, address)}); {AGAIN}")
     if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
         return StoreMissing(f"there is no store at {place}; run the job first, or check --store")
+    if isinstance(error, _ALTERED):
+        return StoreError(
+            f"{place} cannot be brought up to date: its tables are not those of the schema that it says it has "
+            f"({_said(error, address)}). It was altered by hand; it was left as it is: undo that, or restore a backup"
+        )
     if isinstance(error, errors.OutOfMemory | errors.InsufficientResources):
         return kind(f"{place} has no room for this now ({_said(error, address)}); {AGAIN}")
     if isinstance(error, errors.IoError | errors.DataCorrupted | errors.IndexCorrupted):

@@ -34,7 +34,8 @@ _SHARING = (
     apsw.SQLITE_IOERR_RDLOCK,
 )
 _NETWORK = re.compile(
-    r"^(nfs\d?|cifs|smb\w*|afs|gpfs|lustre|ceph|glusterfs|fuse\.(sshfs|glusterfs|s3fs|gcsfuse|rclone)|9p|beegfs|afpfs|webdav)$"
+    r"^(nfs\d?|cifs|smb\w*|afs|gpfs|lustre|ceph|glusterfs|9p|beegfs|afpfs|webdav|wekafs|panfs|pvfs2|orangefs|vboxsf"
+    r"|fuse\.(sshfs|glusterfs|s3fs|gcsfuse|rclone|ceph|ceph-fuse|juicefs|mountpoint-s3))$"
 )
 
 
@@ -95,6 +96,7 @@ def open_reader(path: Path) -> apsw.Connection:
     if not _exists(path):
         raise StoreMissing(f"there is no store at {path}; run the job first, or check --store")
     _check_header(path)
+    RunLocks(path).check_for_reader()
     with plain_errors(path):
         connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
         with _closed_if_refused(connection):
@@ -296,12 +298,22 @@ def migrate(connection: apsw.Connection, scripts: list[tuple[int, str]], path: P
                 continue
             if number == 1 and _single(connection, "SELECT count(*) FROM sqlite_schema"):
                 raise StoreError("the file holds another program's tables; it was left as it is")
-            connection.execute(script)
+            try:
+                connection.execute(script)
+            except apsw.SQLError as error:
+                raise _altered(path, number, error) from error
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {number}")
     version = _pragma(connection, "user_version")
     if version > scripts[-1][0]:
         raise _too_new(path, version)
+
+
+def _altered(path: Path | None, number: int, error: apsw.Error) -> StoreError:
+    return StoreError(
+        f"{path or 'the store'} cannot be brought up to date: it says that it has schema {number - 1}, and its tables "
+        f"are others ({error}). It was altered by hand; it was left as it is: undo that, or restore a backup"
+    )
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import os
 import struct
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from onward.errors import StoreError
@@ -60,6 +61,22 @@ def _unlock_byte(descriptor: int, byte: int) -> None:
             fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, byte, os.SEEK_SET)
 
 
+def _try_as_sqlite_locks(descriptor: int) -> bool:
+    """Whether the trial byte can be locked in the way that SQLite locks, for a process. Where the system refuses that,
+    SQLite says that somebody else has the lock."""
+    if sys.platform == "linux":  # elsewhere our own locks are of that kind
+        import fcntl
+
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _TRIAL, os.SEEK_SET)
+            fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, _TRIAL, os.SEEK_SET)
+        except OSError as error:
+            if error.errno not in _HELD:
+                raise
+            return False
+    return True
+
+
 def _flock(kind: int, byte: int) -> bytes:
     """The system's `struct flock` for one byte."""
     return struct.pack("hhqqi", kind, os.SEEK_SET, byte, 1, 0)
@@ -78,6 +95,13 @@ class RunLocks:
         with _guard:
             if self._file is not None and self._lock(_TRIAL):
                 _unlock_byte(self._descriptor(), _TRIAL)
+            if self._file is not None:
+                self._try(_try_as_sqlite_locks, self._descriptor())
+
+    def check_for_reader(self) -> None:
+        """Like `check`, where the lock file is there and may be written: who only looks makes none."""
+        if self._file is not None and os.access(self._file, os.W_OK):
+            self.check()
 
     def hold(self, run: int) -> None:
         """Lock `run`'s byte for as long as this process lives, or until `drop`."""
@@ -123,13 +147,15 @@ class RunLocks:
             return False
 
     def _lock(self, byte: int) -> bool:
-        descriptor = self._descriptor()
+        return self._try(_lock_byte, self._descriptor(), byte)
+
+    def _try(self, lock: Callable[..., bool], *arguments: int) -> bool:
         try:
-            return _lock_byte(descriptor, byte)
+            return lock(*arguments)
         except OSError as error:
             raise StoreError(
-                f"{self._file} cannot be locked ({error.strerror}): this file system has no locks; "
-                "give --store a path on a local disk"
+                f"{self._file} cannot be locked ({error.strerror}): this file system gives no locks; "
+                "give --store a path on a local disk, or a PostgreSQL address"
             ) from error
 
     def _descriptor(self) -> int:
