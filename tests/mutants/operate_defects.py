@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants.defect import Defect
 
 OPERATING = "tests/contract/test_store_operating.py"
+EDITED = "tests/contract/test_store_edited_steps.py"
 VACUUM = "tests/contract/test_store_vacuum.py"
 RUNS = "tests/acceptance/test_operating.py"
 SLOTS = "tests/unit/test_engine_slots.py"
@@ -182,5 +183,24 @@ OPERATE_DEFECTS = (
             ),
         ),
         ("tests/unit/test_engine_faults.py", "-k", "keeps_its_lease"),
+    ),
+    Defect(
+        "removed-steps-unheard",
+        "where a step was removed or inserted and no version changed, nobody looks for what unfinished records have",
+        "store/sql/reading.py",
+        (
+            (
+                "any(orjson.loads(versions) != now for",
+                "any(set(dict(orjson.loads(versions)).items()) - set(today.items()) for",
+            ),
+        ),
+        (EDITED, "-k", "new_step"),
+    ),
+    Defect(
+        "quarantined-go-on",
+        "records in quarantine are said to go on from older outputs",
+        "store/sql/reading.py",
+        (("number if older and not rests else 0", "number if older else 0"),),
+        (EDITED,),
     ),
 )

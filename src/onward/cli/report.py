@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onward import runner
 from onward.cli import edits, spending
 from onward.cli.target import Target
-from onward.cli.words import brief, counted, duration, records
+from onward.cli.words import brief, counted, duration, have, records
 
 if TYPE_CHECKING:
     from onward.model import RunResult
@@ -82,11 +82,14 @@ def _unfinished(told: Announcement, target: Target) -> Iterator[str]:
     for step, versions in told.older.steps.items():
         now = told.versions[step][:8]
         for version, number in versions.items():
-            yield f"{number:,} unfinished have what the older version of {step} made ({version[:8]}; now {now})"
-    number = told.older.records
+            what = f"what the older version of {step} made ({version[:8]}; now {now})"
+            yield f"{number:,} unfinished {have(number)} {what}"
+    yield from edits.of_unfinished(told.older.removed, told.older.passed_over)
+    number = told.older.going_on
     if number:
+        go, them = ("goes", "it") if number == 1 else ("go", "them")
         again = target.command("rerun", "--stale")
-        yield f"{records(number)} go on from older outputs and will be stale; re-run them then with: {again}"
+        yield f"{records(number)} {go} on from older outputs and will be stale; re-run {them} then with: {again}"
 
 
 def closing(result: RunResult, finished: Mapping[str, Any], target: Target, taken: str = "") -> Iterator[str]:

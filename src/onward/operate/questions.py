@@ -96,6 +96,8 @@ def status(desk: Desk, subject: Subject) -> dict[str, Any]:
         "older_versions": results.older(subject.today),
         "unfinished_older": standing.older.records,
         "unfinished_older_versions": {step: dict(versions) for step, versions in standing.older.steps.items()},
+        "unfinished_removed": dict(standing.older.removed),
+        "unfinished_passed_over": dict(standing.older.passed_over),
         "skipped": counts.skipped,
         "cost": {**cost(counts.spent.values()), "to_finish": to_finish(bill, counts, subject.today, subject.asks)},
         "time_to_finish": time_to_finish(desk.pace(subject.number), left, counts.source_complete),

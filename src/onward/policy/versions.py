@@ -71,6 +71,13 @@ def is_stale(made_by: Mapping[str, str], skipped: str | None, today: Mapping[str
     return first_stale(made_by, skipped, today) is not None
 
 
+def passed_over(made_by: Mapping[str, str], today: Mapping[str, str]) -> list[str]:
+    """Today's steps that have made nothing, before ones that have: they are yet to run, what later ones made stands."""
+    steps = list(today)
+    last = max((place for place, step in enumerate(steps) if step in made_by), default=0)
+    return [step for step in steps[:last] if step not in made_by]
+
+
 def rerun_from(
     made_by: Mapping[str, str], skipped: str | None, today: Mapping[str, str], input_changed: bool, chosen: str | None
 ) -> str:
