@@ -60,6 +60,8 @@ def _put_back(told: Announcement) -> Iterator[str]:
 
 
 def _versions(told: Announcement, target: Target) -> Iterator[str]:
+    from onward.operate.acts import sent_already
+
     results, today = told.results, told.versions
     told_of_models = edits.of_models(told, target)
     yield from told_of_models.lines
@@ -75,7 +77,9 @@ def _versions(told: Announcement, target: Target) -> Iterator[str]:
     yield from _unfinished(told, target)
     stale = results.stale(today)
     if stale and stale != told_of_models.stale:
-        yield f"{records(stale)} stale; re-run them with: {target.command('rerun', '--stale')}"
+        them = "it" if stale == 1 else "them"
+        yield f"{records(stale)} stale; re-run {them} with: {target.command('rerun', '--stale')}"
+    yield from sent_already(results.sent(today, told.effects))
 
 
 def _unfinished(told: Announcement, target: Target) -> Iterator[str]:
