@@ -125,6 +125,61 @@ def test_unfinished_records_with_outputs_of_older_code_are_told_before_and_after
     assert parked.exported()[0]["outputs"]["a"] == 1
 
 
+STEP_D = """
+@job.step
+def d(row):
+    raise onward.Transient("closed for the day", retry_after=3000)
+"""
+STEP_X = """@job.step
+def x(row):
+    return 0
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "removed", "passed_over"),
+    [
+        ("def b(row)", "def b2(row)", {"b": 20}, {"b2": 20}),
+        ("@job.step\ndef b(row)", STEP_X + "@job.step\ndef b(row)", {}, {"x": 20}),
+        ("@job.step\ndef d(row)", STEP_X + "@job.step\ndef d(row)", {}, {}),
+        ('@job.step\ndef b(row):\n    call("b", row["id"])\n    return 2\n', "", {"b": 20}, {}),
+    ],
+    ids=["renamed", "inserted", "inserted where none has been", "removed"],
+)
+def test_other_steps_under_unfinished_records_are_told_before_the_work(
+    parked: JobFolder, old: str, new: str, removed: dict[str, int], passed_over: dict[str, int]
+) -> None:
+    parked.write(JOB.replace(PARKED, "return 2") + STEP_D)
+    parked.run(max_time=1)  # all have a, b and c
+    parked.edit('raise onward.Transient("closed for the day", retry_after=3000)', "return 4")
+    _wait_no_longer(parked)
+    parked.edit(old, new)
+    before = onward.status(parked.job)
+    assert (before["unfinished_removed"], before["unfinished_passed_over"]) == (removed, passed_over)
+    lines = [f"{n} unfinished have outputs of {step}, which is no longer a step" for step, n in removed.items()]
+    lines += [f"{n} unfinished have yet to run {step}, which is new before" for step, n in passed_over.items()]
+    for said in (_said(parked, "status"), _said(parked, "run")):
+        assert all(line in said for line in lines)
+        assert "no longer a step" in said or not removed
+        assert said.count("unfinished ha") == len(lines)
+    after = onward.status(parked.job)
+    assert (after["unfinished_removed"], after["unfinished_passed_over"]) == ({}, {})
+    assert "unfinished ha" not in _said(parked, "run")
+
+
+def test_one_that_is_quarantined_does_not_go_on(parked: JobFolder) -> None:
+    parked.edit("return 2", 'raise onward.Rejected("no")')
+    parked.run()
+    parked.edit("    return 1\n", "    return 10\n")
+    said = _said(parked, "run")
+    assert "20 unfinished have what the older version of a made" in said
+    assert "go on from older outputs" not in said
+    onward.release(parked.job, 7)
+    said = _said(parked, "run")
+    assert "1 record goes on from older outputs and will be stale; re-run it then with: " in said
+
+
 def test_events_tell_of_outputs_of_older_code(parked: JobFolder) -> None:
     parked.edit("    return 1\n", "    return 10\n")
     parked.edit("return 2", 'raise onward.Rejected("no") if row["id"] == 7 else onward.Done("enough")')

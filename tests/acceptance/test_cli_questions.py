@@ -187,7 +187,7 @@ def call(record):
 
 def test_an_export_says_what_is_not_in_it(place: Place) -> None:
     partial = place.onward("export", "job.py", "--out", "part.jsonl")
-    assert partial.stderr == "onward: 12 of 200 records have no result yet, and are not in it\n"
+    assert partial.stderr == "onward: 12 of 200 records have no result, and are not in it\n"
     assert place.onward("export", "job.py", "--state", "failed", "--out", "failed.jsonl").stderr == ""
 
 

@@ -253,12 +253,24 @@ def in_conflict(tmp_path: Path) -> Place:
     place.write("in.jsonl", [{"id": "a", "price": 5}])
     assert place.run().counts == {"succeeded": 1}
     place.job(priced(1))
-    place.fine("rerun", "job.py", "--stale")
+    told = "1 of them has sent report: where its payload is another one now, that is a conflict, and a person decides"
+    assert told in place.run().said
+    assert told in place.fine("rerun", "job.py", "--stale", "--dry-run")
+    assert told in place.fine("rerun", "job.py", "--stale")
     ran = place.run()
     assert (ran.code, ran.counts, requests(place)) == (1, {"quarantined": 1}, [{"price": 5}])
     (failure,) = place.failures()
     assert "put the code or the input back as it was and release the record" in failure["error"]
     return place
+
+
+def test_what_is_made_anew_behind_an_effect_comes_upon_nothing_sent(tmp_path: Path) -> None:
+    place = Place(tmp_path, priced(0))
+    place.write("in.jsonl", [{"id": "a", "price": 5}])
+    place.run()
+    place.job(priced(0).replace('@job.step(version="1")', '@job.step(version="2")'))
+    assert "have sent" not in (said := place.run().said) and "has sent" not in said
+    assert "has sent" not in place.fine("rerun", "job.py", "--stale")
 
 
 def test_with_the_code_put_back_it_keeps_what_was_sent(in_conflict: Place) -> None:

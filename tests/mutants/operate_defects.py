@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants.defect import Defect
 
 OPERATING = "tests/contract/test_store_operating.py"
+EDITED = "tests/contract/test_store_edited_steps.py"
 VACUUM = "tests/contract/test_store_vacuum.py"
 RUNS = "tests/acceptance/test_operating.py"
 SLOTS = "tests/unit/test_engine_slots.py"
@@ -201,5 +202,31 @@ OPERATE_DEFECTS = (
             ),
         ),
         ("tests/unit/test_engine_faults.py", "-k", "keeps_its_lease"),
+    ),
+    Defect(
+        "removed-steps-unheard",
+        "where a step was removed or inserted and no version changed, nobody looks for what unfinished records have",
+        "store/sql/reading.py",
+        (
+            (
+                "orjson.loads(versions) != now",
+                "any(today.get(step, version) != version for step, version in orjson.loads(versions))",
+            ),
+        ),
+        (EDITED, "-k", "new_step"),
+    ),
+    Defect(
+        "quarantined-go-on",
+        "records in quarantine are said to go on from older outputs",
+        "store/sql/reading.py",
+        (("number if older and not rests else 0", "number if older else 0"),),
+        (EDITED,),
+    ),
+    Defect(
+        "sent-and-unsaid",
+        "a rerun does not say that it comes upon what was sent",
+        "store/sql/deciding.py",
+        (("decided.sent[effect] = decided.sent.get(effect, 0) + 1", "pass"),),
+        ("tests/acceptance/test_edited_effects.py", "-k", "code_put_back"),
     ),
 )

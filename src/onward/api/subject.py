@@ -64,7 +64,8 @@ def subject_of(desk: Desk, job: Job | str, params: Any, instance: str | None) ->
         asks = {step: True for step, version in today.items() if "model" in parts.get((step, version), {})}
         return Subject(name_of(job), facts.name, facts.number, today, asks)
     today = {step.name: step.version for step in steps}
-    return Subject(name_of(job), facts.name, facts.number, today, asking(steps))
+    effects = {step.name: step.effect.name for step in steps if step.effect is not None}
+    return Subject(name_of(job), facts.name, facts.number, today, asking(steps), effects)
 
 
 def _steps_now(job: Job | str, binding: Binding | None, facts: InstanceFacts) -> Sequence[StepPlan] | None:

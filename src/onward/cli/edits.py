@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from onward.cli import amounts
 from onward.cli.target import Target
-from onward.cli.words import records
+from onward.cli.words import brief, have, records
 
 if TYPE_CHECKING:
     from onward.engine.spending.bill import Again
@@ -41,6 +41,17 @@ def of_models(told: Announcement, target: Target) -> Edited:
         first = target.sample_command(TRIED_FIRST)
         lines.append(f"to try the new one on {TRIED_FIRST} of them first, and see both side by side: {first}")
     return Edited(lines, stale)
+
+
+def of_unfinished(removed: Mapping[str, int], passed_over: Mapping[str, int]) -> Iterator[str]:
+    """Of steps that were removed or inserted under records that are not finished."""
+    for step, number in removed.items():
+        yield f"{number:,} unfinished {have(number)} outputs of {brief(step)}, which is no longer a step"
+    for step, number in passed_over.items():
+        yield (
+            f"{number:,} unfinished {have(number)} yet to run {step}, which is new before steps that have run; "
+            "the outputs of those stand"
+        )
 
 
 def _which(stale: int, kept: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from typing import Unpack
 
 from onward.cli import streams
 from onward.cli.target import About, Target, find
+from onward.cli.words import have, records
 
 
 def export(
@@ -52,7 +53,10 @@ def _say_what_is_missing(target: Target, rows: int | None) -> None:
 
     found = api.status(target.job, **target.asked)
     if rows is not None and (missing := found["total"] - rows) > 0:
-        streams.err(f"onward: {missing:,} of {found['total']:,} records have no result yet, and are not in it")
+        what = (
+            f"{missing:,} of {records(found['total'])} {have(missing)} no result, and {'is' if missing == 1 else 'are'}"
+        )
+        streams.err(f"onward: {what} not in it")
     if (moved := found["moved"]) is not None and moved["whole"]:
         streams.err(f"onward: the job goes on in {moved['store']}; what is done there is not in it")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onward import runner
 from onward.cli import edits, spending
 from onward.cli.target import Target
-from onward.cli.words import brief, counted, duration, records
+from onward.cli.words import brief, counted, duration, have, records
 from onward.engine.spending.desk import is_used_up
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ def _put_back(told: Announcement) -> Iterator[str]:
 
 
 def _versions(told: Announcement, target: Target) -> Iterator[str]:
+    from onward.operate.acts import sent_already
+
     results, today = told.results, told.versions
     told_of_models = edits.of_models(told, target)
     yield from told_of_models.lines
@@ -77,18 +79,23 @@ def _versions(told: Announcement, target: Target) -> Iterator[str]:
     yield from _unfinished(told, target)
     stale = results.stale(today)
     if stale and stale != told_of_models.stale:
-        yield f"{records(stale)} stale; re-run them with: {target.command('rerun', '--stale')}"
+        them = "it" if stale == 1 else "them"
+        yield f"{records(stale)} stale; re-run {them} with: {target.command('rerun', '--stale')}"
+    yield from sent_already(results.sent(today, told.effects))
 
 
 def _unfinished(told: Announcement, target: Target) -> Iterator[str]:
     for step, versions in told.older.steps.items():
         now = told.versions[step][:8]
         for version, number in versions.items():
-            yield f"{number:,} unfinished have what the older version of {step} made ({version[:8]}; now {now})"
-    number = told.older.records
+            what = f"what the older version of {step} made ({version[:8]}; now {now})"
+            yield f"{number:,} unfinished {have(number)} {what}"
+    yield from edits.of_unfinished(told.older.removed, told.older.passed_over)
+    number = told.older.going_on
     if number:
+        go, them = ("goes", "it") if number == 1 else ("go", "them")
         again = target.command("rerun", "--stale")
-        yield f"{records(number)} go on from older outputs and will be stale; re-run them then with: {again}"
+        yield f"{records(number)} {go} on from older outputs and will be stale; re-run {them} then with: {again}"
 
 
 def closing(result: RunResult, finished: Mapping[str, Any], target: Target, taken: str = "") -> Iterator[str]:

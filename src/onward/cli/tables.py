@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from onward.cli import money, standing, streams
+from onward.cli import edits, money, standing, streams
 from onward.cli.frame import STYLES, bar
 from onward.cli.grid import table
 from onward.cli.target import Target
@@ -58,6 +58,7 @@ def status(found: Answer, target: Target) -> Iterator[RenderableType]:
     if found["concurrency"] is not None:
         yield Text(f"concurrency {found['concurrency']} for each run, as was said with onward concurrency")
     yield from _steps(found)
+    yield from map(Text, edits.of_unfinished(found["unfinished_removed"], found["unfinished_passed_over"]))
     yield from table(
         "waiting for",
         "records:",

@@ -47,6 +47,10 @@ def records(number: int) -> str:
     return f"{number:,} record" if number == 1 else f"{number:,} records"
 
 
+def have(number: int) -> str:
+    return "has" if number == 1 else "have"
+
+
 def counted(counts: Mapping[str, int], total: int, vanished: int = 0, stale: int = 0) -> str:
     """`99,880 succeeded, 12 failed of 99,892`; states without records are left out."""
     to_go = counts.get("pending", 0) + counts.get("in_progress", 0)

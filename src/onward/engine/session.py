@@ -101,8 +101,8 @@ class Options:
 class Announcement:
     """What a run says before it works. `versions`: today's, in step order; `results`: those of what is finished;
     `older`: what unfinished records go on from. `concurrency`: how many calls may be in progress, in words, where
-    people have said so. `asks`: the steps that ask models, and whether their prices are known;
-    `bill`, `parts`: what costs are told from, and what versions were made of."""
+    people have said so. `effects`: ledger names by step. `asks`: the steps that ask models, and whether their prices
+    are known; `bill`, `parts`: what costs are told from, and what versions were made of."""
 
     job: str
     instance: str
@@ -114,6 +114,7 @@ class Announcement:
     older: OlderOutputs
     versions: dict[str, str]
     concurrency: str | None = None
+    effects: Mapping[str, str] = field(default_factory=dict)
     asks: Mapping[str, bool] = field(default_factory=dict)
     bill: Bill = field(default_factory=Bill)
     parts: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
@@ -466,6 +467,7 @@ class Session:
                     older,
                     versions,
                     str(self._concurrency) if self._concurrency.said else None,
+                    {step.name: step.effect.name for step in self._plan.steps if step.effect is not None},
                     **self._of_models(),
                 )
             )

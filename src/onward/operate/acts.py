@@ -6,7 +6,7 @@ import getpass
 import os
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any, Literal
 
@@ -37,7 +37,8 @@ class Marked:
     """What an act marked, or, with `dry_run`, would mark.
 
     `from_steps`: at which step how many go on. `corrected`: how many got another input. `passed_over`: named records
-    in a state that the act is not for. As text it is a sentence for people.
+    in a state that the act is not for. `sent`: by the effect's name, of how many something was sent already that a
+    rerun comes upon. As text it is a sentence for people.
     """
 
     act: Act
@@ -46,6 +47,7 @@ class Marked:
     corrected: int = 0
     from_steps: dict[str, int] = field(default_factory=dict)
     passed_over: dict[str, int] = field(default_factory=dict)
+    sent: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         said = self._said()
@@ -58,7 +60,7 @@ class Marked:
             )
         if self.passed_over.get("bad line"):
             said += "; a bad line is mended in the input, or goes on as the corrected record that release --from gives"
-        return said
+        return "\n".join([said, *sent_already(self.sent)])
 
     def _said(self) -> str:
         what = MEANT[self.act]
@@ -69,7 +71,21 @@ class Marked:
         corrected = f", {self.corrected:,} with a corrected input" if self.corrected else ""
         if self.dry_run:
             return f"{many} would be marked for {self.act}{corrected}, to go on at: {steps}"
-        return f"{many} marked for {self.act}{corrected}, to go on at: {steps}; the next run works on them"
+        return f"{many} marked for {self.act}{corrected}, to go on at: {steps}; {self._next()}"
+
+    def _next(self) -> str:
+        if self.act != "retry":
+            return "the next run works on them"
+        return "the next run tries them with fresh attempts, and every other failed record as well"
+
+
+def sent_already(sent: Mapping[str, int]) -> list[str]:
+    """What making results anew may come upon, where effects have sent something for them; in one line each."""
+    return [
+        f"{number:,} of them {'has' if number == 1 else 'have'} sent {effect}: where its payload is another one now, "
+        "that is a conflict, and a person decides"
+        for effect, number in sent.items()
+    ]
 
 
 def mark(desk: Desk, subject: Subject, act: Act, selection: Selection, validate: Validate | None = None) -> Marked:
@@ -200,6 +216,7 @@ def _choice(subject: Subject, act: Act, selection: Selection, records: array[int
         having=selection.step if act == "rerun" and alone else None,
         stale=selection.stale,
         dry_run=selection.dry_run,
+        effects=subject.effects,
     )
 
 
@@ -215,6 +232,7 @@ def _add(total: Decided, more: Decided) -> None:
     total.count += more.count
     total.from_steps = dict(Counter(total.from_steps) + Counter(more.from_steps))
     total.passed_over = dict(Counter(total.passed_over) + Counter(more.passed_over))
+    total.sent = dict(Counter(total.sent) + Counter(more.sent))
 
 
 def _marked(subject: Subject, act: Act, selection: Selection, decided: Decided) -> Marked:
@@ -225,4 +243,6 @@ def _marked(subject: Subject, act: Act, selection: Selection, decided: Decided) 
         steps[step or first] += number
     order = [*subject.today, *sorted(steps.keys() - subject.today.keys())]
     from_steps = {step: steps[step] for step in order if steps[step]}
-    return Marked(act, decided.count, selection.dry_run, decided.corrected, from_steps, decided.passed_over)
+    return Marked(
+        act, decided.count, selection.dry_run, decided.corrected, from_steps, decided.passed_over, decided.sent
+    )

@@ -28,13 +28,15 @@ OLD = 30.0
 @dataclass(frozen=True, slots=True)
 class Subject:
     """One instance of a job. `today`: versions by step, in step order, of the job as it is now. `asks`: the steps that
-    ask models, and whether the prices of these are known (True where the job is not at hand)."""
+    ask models, and whether the prices of these are known (True where the job is not at hand). `effects`: the ledger
+    names of today's effects by step (none where the job is not at hand)."""
 
     job: str
     instance: str
     number: int
     today: Mapping[str, str]
     asks: Mapping[str, bool] = field(default_factory=dict)
+    effects: Mapping[str, str] = field(default_factory=dict)
 
 
 def about(subject: Subject) -> str:
@@ -96,6 +98,8 @@ def status(desk: Desk, subject: Subject) -> dict[str, Any]:
         "older_versions": results.older(subject.today),
         "unfinished_older": standing.older.records,
         "unfinished_older_versions": {step: dict(versions) for step, versions in standing.older.steps.items()},
+        "unfinished_removed": dict(standing.older.removed),
+        "unfinished_passed_over": dict(standing.older.passed_over),
         "skipped": counts.skipped,
         "cost": {**cost(counts.spent.values()), "to_finish": to_finish(bill, counts, subject.today, subject.asks)},
         "time_to_finish": time_to_finish(desk.pace(subject.number), left, counts.source_complete),

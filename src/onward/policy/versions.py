@@ -48,6 +48,17 @@ class ResultVersions:
             found.update({step: group.count + group.changed for step in group.made_by if step not in today})
         return dict(found)
 
+    def sent(self, today: Mapping[str, str], effects: Mapping[str, str]) -> dict[str, int]:
+        """For each effect (their names by step), how many stale results making them anew would come upon it sent."""
+        found: Counter[str] = Counter()
+        for group in self.groups:
+            anew = [(next(iter(today)), group.changed)]
+            if (first := first_stale(group.made_by, group.skipped, today)) is not None:
+                anew.append((first, group.count))
+            for step, number in anew if effects else ():
+                found.update(dict.fromkeys(sent_before(group.made_by, today, step, effects), number))
+        return dict(+found)
+
     @property
     def changed(self) -> int:
         """Results whose record has another input now."""
@@ -69,6 +80,13 @@ def first_stale(made_by: Mapping[str, str], skipped: str | None, today: Mapping[
 
 def is_stale(made_by: Mapping[str, str], skipped: str | None, today: Mapping[str, str]) -> bool:
     return first_stale(made_by, skipped, today) is not None
+
+
+def passed_over(made_by: Mapping[str, str], today: Mapping[str, str]) -> list[str]:
+    """Today's steps that have made nothing, before ones that have: they are yet to run, what later ones made stands."""
+    steps = list(today)
+    last = max((place for place, step in enumerate(steps) if step in made_by), default=0)
+    return [step for step in steps[:last] if step not in made_by]
 
 
 def rerun_from(
@@ -101,6 +119,14 @@ def redone(groups: Sequence[ResultGroup], today: Mapping[str, str]) -> dict[str,
         for step in steps:
             found[step] += group.changed + (group.count if step in again else 0)
     return found
+
+
+def sent_before(
+    made_by: Mapping[str, str], today: Mapping[str, str], first: str, effects: Mapping[str, str]
+) -> list[str]:
+    """The effects (their names by step) that have sent something for a result and that making it anew comes upon."""
+    kept = before(first, list(today))
+    return [name for step, name in effects.items() if step in made_by and step not in kept]
 
 
 def before(step: str, steps: Sequence[str]) -> list[str]:

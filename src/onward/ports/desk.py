@@ -41,7 +41,7 @@ class ExportWish:
 class Choice:
     """Which records an act is for; all that is given has to hold. `records`: none but these, and then vanished ones
     too. `step`: where they failed; for rerun, where the new generation begins. `having`: that have an output of this
-    step. `today`: versions by step, in step order. `actor`: who decides."""
+    step. `today`: versions by step, in step order. `actor`: who decides. `effects`: ledger names by step."""
 
     act: Literal["retry", "release", "rerun"]
     actor: str
@@ -52,17 +52,20 @@ class Choice:
     having: str | None = None
     stale: bool = False
     dry_run: bool = False
+    effects: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Decided:
     """How many records an act marked (or would), at which step they go on (None: the first), how many of them got
-    another input, and the states of named ones that it is not for (`bad line` for one that is no record)."""
+    another input, and the states of named ones that it is not for (`bad line` for one that is no record). `sent`: by
+    the effect's name, how many come upon what was sent for them before."""
 
     count: int = 0
     from_steps: dict[str | None, int] = field(default_factory=dict)
     corrected: int = 0
     passed_over: dict[str, int] = field(default_factory=dict)
+    sent: dict[str, int] = field(default_factory=dict)
 
     def add(self, more: Decided) -> None:
         """What another act of the same kind did is counted here, too."""
@@ -72,6 +75,8 @@ class Decided:
             self.from_steps[step] = self.from_steps.get(step, 0) + number
         for state, number in more.passed_over.items():
             self.passed_over[state] = self.passed_over.get(state, 0) + number
+        for effect, number in more.sent.items():
+            self.sent[effect] = self.sent.get(effect, 0) + number
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,11 +246,15 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class OlderOutputs:
-    """Unfinished records with checkpoints that today's steps would make anew: how many records, and how many
-    checkpoints by step and version."""
+    """Unfinished records with checkpoints that today's steps would make anew: how many records, how many of them a run
+    takes up without a person's word, and how many checkpoints by step and version. How many records have an output of
+    a step that is no longer one (`removed`), or none of a step before ones that have run (`passed_over`)."""
 
     records: int = 0
+    going_on: int = 0
     steps: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    removed: Mapping[str, int] = field(default_factory=dict)
+    passed_over: Mapping[str, int] = field(default_factory=dict)
 
 
 class WorkStore(Protocol):
@@ -341,8 +345,8 @@ class WorkStore(Protocol):
         noted."""
 
     def older_outputs(self, instance: int, today: Mapping[str, str]) -> OlderOutputs:
-        """What unfinished records go on from though today's steps (versions by step) would make it anew. It costs
-        what is unfinished, and nothing while no run had other versions."""
+        """What unfinished records go on from though today's steps (versions by step, in step order) would make it anew,
+        or are others. It costs what is unfinished, and nothing while no run had other steps or versions."""
 
     def reset_first_ended(self, run: int) -> int:
         """First-50 rule: put failed and quarantined records back to pending; how many."""

@@ -14,7 +14,7 @@ from onward.codec import dumps, loads
 from onward.model import State
 from onward.policy import transitions
 from onward.policy.suspects import DEATHS_TO_CONVICT, DEATHS_TO_SUSPECT, SUSPECT
-from onward.policy.versions import before, is_stale, rerun_from
+from onward.policy.versions import before, is_stale, rerun_from, sent_before
 from onward.ports.desk import Choice, Decided
 from onward.store.sql import chain, changed_inputs
 from onward.store.sql.asking import Lineage
@@ -171,6 +171,9 @@ class Act:
         self._pass_over(change, ids, [row for row, _ in chosen], decided)
         decided.count += len(chosen)
         _tally(decided, [step for _, step in chosen])
+        for row, step in chosen:
+            for effect in self._sent(change, row, step) if choice.effects else ():
+                decided.sent[effect] = decided.sent.get(effect, 0) + 1
         if choice.dry_run or not chosen:
             return
         steps = list(choice.today)
@@ -193,6 +196,11 @@ class Act:
             versions, skipped = change.rows("lineage", lineage=lineage)[0]
             self.lineages[lineage] = dict(orjson.loads(versions)), skipped
         return self.lineages[lineage]
+
+    def _sent(self, change: Change, row: tuple[Any, ...], first: str) -> list[str]:
+        """The effects from this step on that have sent something for what the record is now."""
+        made_by = self._made(change, row[4])[0] if row[3] == State.SUCCEEDED else dict(orjson.loads(row[7]))
+        return sent_before(made_by, self.choice.today, first, self.choice.effects)
 
     def _begin(self, change: Change, row: tuple[Any, ...]) -> str | None:
         """The step at which the record's new generation begins; None where the choice does not mean it."""

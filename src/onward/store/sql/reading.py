@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import orjson
 
 from onward.model import Counts, ResultGroup, Spent, State
-from onward.policy.versions import ResultVersions
+from onward.policy.versions import ResultVersions, passed_over
 from onward.ports.work import OlderOutputs
 from onward.store.sql.spending import COUNTED
 from onward.store.sql.transaction import Transaction
@@ -61,37 +61,44 @@ def read_result_versions(transaction: Transaction, instance: int) -> ResultVersi
 
 
 def read_older_outputs(transaction: Transaction, instance: int, today: Mapping[str, str]) -> OlderOutputs:
-    """What unfinished records have from other versions than today's. Looked for only where a run had others, and only
-    until as many checkpoints are found as the counters say there are."""
+    """What unfinished records have of other steps than today's, or from other versions. Looked for only where a run had
+    others, and only until as many checkpoints are found as the counters say there are."""
     if _had_others(transaction, instance, today):
-        there = _unfinished_outputs(transaction, instance, today)
+        there = _unfinished_outputs(transaction, instance)
         if there > 0:
-            return _older_outputs(transaction, instance, today, there)
+            rows = transaction.rows("unfinished_outputs", {"instance": instance, "there": there})
+            return _older_outputs([(dict(orjson.loads(made)), bool(rests), n) for made, rests, n in rows], today)
     return OlderOutputs()
 
 
 def _had_others(transaction: Transaction, instance: int, today: Mapping[str, str]) -> bool:
-    for (versions,) in transaction.rows("versions_run", {"instance": instance}):
-        if any(today.get(step, version) != version for step, version in orjson.loads(versions)):
-            return True
-    return False
+    now = [list(one) for one in today.items()]
+    return any(
+        orjson.loads(versions) != now for (versions,) in transaction.rows("versions_run", {"instance": instance})
+    )
 
 
-def _older_outputs(transaction: Transaction, instance: int, today: Mapping[str, str], there: int) -> OlderOutputs:
-    bindings = {"instance": instance, "today": orjson.dumps(dict(today)).decode(), "there": there}
-    records, steps = 0, dict[str, dict[str, int]]()
-    for step, version, number in transaction.rows("older_outputs", bindings):
-        if step is None:
-            records = number
-        else:
-            steps.setdefault(step, {})[version] = number
-    return OlderOutputs(records, {step: steps[step] for step in today if step in steps})
+def _older_outputs(groups: Iterable[tuple[dict[str, str], bool, int]], today: Mapping[str, str]) -> OlderOutputs:
+    """`groups`: versions by step, whether the records that have just these rest, and how many records."""
+    records, going_on, steps = 0, 0, dict[str, Counter[str]]()
+    removed, passed = Counter[str](), Counter[str]()
+    for made_by, rests, number in groups:
+        older = [step for step, version in made_by.items() if today.get(step, version) != version]
+        for step in older:
+            steps.setdefault(step, Counter())[made_by[step]] += number
+        records += number if older else 0
+        going_on += number if older and not rests else 0
+        removed.update({step: number for step in made_by if step not in today})
+        passed.update(dict.fromkeys(passed_over(made_by, today), number))
+    in_order = {step: steps[step] for step in today if step in steps}
+    return OlderOutputs(records, going_on, in_order, removed, {step: passed[step] for step in today if passed[step]})
 
 
-def _unfinished_outputs(transaction: Transaction, instance: int, today: Mapping[str, str]) -> int:
-    """How many checkpoints of today's steps unfinished records have: all of them, less those of finished ones."""
+def _unfinished_outputs(transaction: Transaction, instance: int) -> int:
+    """How many checkpoints unfinished records have, at most: all of them, less those of finished ones. Of a record that
+    was finished without a step that it has an output of, that output stays in."""
     there: Counter[str] = Counter(read_counts(transaction, instance).steps)
     for group in read_result_versions(transaction, instance).groups:
         made = [step for step in group.made_by if step != group.skipped]  # that one ended the record without an output
         there.subtract(dict.fromkeys(made, group.count + group.changed))
-    return sum(there[step] for step in today)
+    return (+there).total()
