@@ -54,6 +54,7 @@ class Server:
             heard=lambda name, headers: self.heard.append(headers["from"]),
         )
         monkeypatch.setattr(asking, "post", self.post)
+        monkeypatch.setenv("OPENAI_API_KEY", "none-is-asked")
         model = model or Model("m", api="responses" if "responses" in self.said else "chat", prices=PRICES)
 
         async def asked() -> Any:
