@@ -54,7 +54,7 @@ class Server:
             heard=lambda name, headers: self.heard.append(headers["from"]),
         )
         monkeypatch.setattr(asking, "post", self.post)
-        monkeypatch.setenv("OPENAI_API_KEY", "none-is-asked")
+        monkeypatch.setattr(asking, "client_of", lambda model: None)
         model = model or Model("m", api="responses" if "responses" in self.said else "chat", prices=PRICES)
 
         async def asked() -> Any:
