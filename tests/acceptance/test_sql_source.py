@@ -226,7 +226,9 @@ def with_password(url: str, word: str) -> str:
 def test_it_is_read_anew_and_matched_by_key(tmp_path: Path, database: str, table: str) -> None:
     place = a_place(tmp_path, with_password(database, "0ne-s3cret"), table)
     first = place.run("--limit", "50")
-    assert (first.code, first.counts["succeeded"], first.status["total"]) == (0, 50, ROWS)
+    assert (first.code, first.counts["succeeded"]) == (0, 50)
+    while place.status()["total"] < ROWS:  # it may have been done with its fifty before the query was read to its end
+        first = place.run("--limit", "1")
     with psycopg.connect(database, autocommit=True) as own:
         own.execute(f"DELETE FROM {table} WHERE id > 100")
         own.execute(f"INSERT INTO {table} VALUES (200000, 'new')")
