@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,7 +62,7 @@ def killed_and_resumed(
     to show it at work."""
     screen = pyte.Screen(COLUMNS, LINES)
     stream = pyte.ByteStream(screen)
-    shown = words.replace(" --", " \\\r\n    --", 1) if len(words) > COLUMNS else words
+    shown = " \\\r\n    ".join(textwrap.wrap(words, COLUMNS - len("$ onward  \\"), break_on_hyphens=False))
     show(stream, f"$ onward {shown}\r\n")
     run(stream, python, folder, words, kill_at=kill_at, screen=screen)
     again = f"$ onward {words.split(' --')[0]} …" if len(words) > COLUMNS else f"$ onward {words}"
