@@ -19,6 +19,7 @@ from acceptance.test_filings_example import FILINGS, Office
 from helpers import postgres
 from judge import steplog
 from onward import runner
+from onward.errors import StoreError
 from onward.ports.moving import Closed
 from torture.registry import Registry, running
 
@@ -133,7 +134,11 @@ def test_filings_are_applied_once_across_both_stores(tmp_path: Path, server: str
 def standing(url: str) -> Closed | None:
     if not runner.is_there(url):
         return None
-    desk = runner.open_desk(url)
+    try:
+        desk = runner.open_desk(url)
+    except StoreError as error:
+        assert "older schema" in str(error)  # killed between two migrations: it holds nothing yet
+        return None
     try:
         found = desk.movable("case")
         return found[0].closed if found else None
