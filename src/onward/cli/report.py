@@ -9,7 +9,6 @@ from onward import runner
 from onward.cli import edits, spending
 from onward.cli.target import Target
 from onward.cli.words import brief, counted, duration, have, records
-from onward.engine.spending.desk import is_used_up
 
 if TYPE_CHECKING:
     from onward.model import RunResult
@@ -181,6 +180,6 @@ def _next(result: RunResult, finished: Mapping[str, Any], target: Target, is_tak
         if done and is_taken:
             return ""
         return f"Next: {target.export_command if done else again}"
-    if is_used_up(result.reason) and (raised := target.raised_command):
+    if act == "raise" and (raised := target.raised_command):
         return f"Go on with a higher --budget: {raised}"
     return f"Mend that, then: {again}" if result.exit_code in (2, 4) else f"Go on with: {again}"

@@ -17,7 +17,7 @@ from onward.engine.concurrency import Concurrency
 from onward.engine.events import Events
 from onward.engine.feed import Feed
 from onward.engine.journal import Journal
-from onward.engine.spending.desk import in_two
+from onward.engine.spending.desk import used_up
 from onward.engine.standings import Standings
 from onward.engine.suspects import Inquest
 from onward.engine.tally import Progress
@@ -339,8 +339,7 @@ class Governor:
     def _fatal(self, attempt: Attempt, failure: Classified) -> None:
         step = attempt.step.name if attempt.step else "?"
         if failure.error_type == BudgetReached.__name__:
-            told = in_two(failure.message)
-            self.stop(Ending(NEEDS_A_PERSON, *told))
+            self.stop(used_up(failure.message))
             return
         reason = f"nothing can go on after what step {step} raised"
         self.stop(Ending(NEEDS_A_PERSON, reason, f"{failure.error_type}: {failure.message}"))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-NextAct = Literal["run", "failures", "rerun", "reconcile", "export", "resume"]
+NextAct = Literal["run", "failures", "rerun", "reconcile", "export", "resume", "raise"]
 
 FIRST_ENDED = 50
 
@@ -19,8 +19,8 @@ CANNOT_GO_ON, NO_MEMORY = "the run cannot go on", "memory ran out"
 class Ending:
     """Why a run ends before its work is done.
 
-    `detail` may quote data, so that it is shown to people but never logged. `next_act` is what a person does then;
-    `paused`: what is to be resumed, groups or (None) the job, where nothing else is in the way.
+    `detail` may quote data, so that it is shown to people but never logged. `next_act` is what a person does then
+    ("raise": a budget); `paused`: what is to be resumed, groups or (None) the job, where nothing else is in the way.
     """
 
     exit_code: int

@@ -13,7 +13,7 @@ from onward.engine.batches.carrying import Carrier, Parted, RefusedAsWhole
 from onward.engine.events import Events
 from onward.engine.journal import Journal
 from onward.engine.loops import spawn
-from onward.engine.spending.desk import Budgets, in_two, why_reached
+from onward.engine.spending.desk import Budgets, used_up, why_reached
 from onward.engine.worker import Worker
 from onward.model import Spent
 from onward.policy import batching
@@ -124,8 +124,7 @@ class Batches:
             return
         needed = Spent(model, picodollars=found.picodollars)
         spent = Reserved(False, found.spent_picodollars, found.spent_tokens)
-        reason = why_reached(model, self._budgets.cap_of(model), spent, needed, found.tokens)
-        self.stop(Ending(NEEDS_A_PERSON, *in_two(reason)))
+        self.stop(used_up(why_reached(model, self._budgets.cap_of(model), spent, needed, found.tokens)))
 
     def _carry(self, chunk: Chunk, is_new: bool) -> None:
         say = partial(self._events.emit, model=chunk.model, requests=chunk.requests, chunk=chunk.id)

@@ -14,6 +14,7 @@ from onward.engine.spending.purse import Spender
 from onward.errors import BudgetReached
 from onward.job.models import PICO, Cap
 from onward.model import BatchRequest, Spending, Spent
+from onward.policy.endings import NEEDS_A_PERSON, Ending
 from onward.ports.batches import KnownAnswer, NoAnswer
 from onward.ports.models import Deferred
 from onward.ports.work import Reservation, Reserved
@@ -23,7 +24,7 @@ MOST_STRAYS = 5
 far before the first of them has to wait."""
 Make = Callable[[], Awaitable[str]]
 Fits = Callable[[str], bool]
-OF_MODEL, USED_UP = "the budget of model ", " is used up"
+USED_UP = " is used up"
 CENTS, PLACES = 2, len(str(PICO)) - 1
 
 
@@ -290,7 +291,7 @@ def why_reached(model: str, cap: Cap, answer: Reserved, most: Spent, tokens: int
         parts.append(f"{_exact(cap.picodollars)} ({spent} is spent, one more request could cost {dearest})")
     if cap.tokens is not None:
         parts.append(f"{cap.tokens:,} tokens ({answer.tokens:,} are spent, one more request could take {tokens:,})")
-    return f"{OF_MODEL}{model}{USED_UP}: {' and '.join(parts)}; raise it, with --budget too, and run again"
+    return f"the budget of model {model}{USED_UP}: {' and '.join(parts)}; raise it, with --budget too, and run again"
 
 
 def _dollars(*picodollars: int) -> list[str]:
@@ -309,12 +310,8 @@ def _amount(picodollars: int, places: int) -> str:
     return f"${Decimal(picodollars).scaleb(-PLACES):,.{places}f}"
 
 
-def is_used_up(reason: str) -> bool:
-    """Whether a run that ended for this reason had come to the end of a budget."""
-    return reason.startswith(OF_MODEL) and USED_UP in reason
-
-
-def in_two(why: str) -> tuple[str, str]:
-    """What `why_reached` says, as the reason why a run ends and its detail."""
-    whose, used_up, amounts = why.partition(USED_UP)
-    return (f"{whose}{USED_UP}", amounts.removeprefix(": ")) if used_up else ("the budget is used up", whose)
+def used_up(why: str) -> Ending:
+    """What `why_reached` says, as the end of a run."""
+    whose, sign, amounts = why.partition(USED_UP)
+    told = (f"{whose}{USED_UP}", amounts.removeprefix(": ")) if sign else ("the budget is used up", whose)
+    return Ending(NEEDS_A_PERSON, *told, next_act="raise")
