@@ -153,7 +153,7 @@ def _from_file(
         decided = desk.correct(subject.number, values, _choice(subject, act, selection, _unique(corrected)))
     rest = _unique(set(named) - set(corrected))
     if rest:
-        _add(decided, desk.decide(subject.number, _choice(subject, act, selection, rest)))
+        decided.add(desk.decide(subject.number, _choice(subject, act, selection, rest)))
     return _marked(subject, act, selection, decided)
 
 
@@ -226,13 +226,6 @@ def actor() -> str:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # a container without a name for its user
         return f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
-
-
-def _add(total: Decided, more: Decided) -> None:
-    total.count += more.count
-    total.from_steps = dict(Counter(total.from_steps) + Counter(more.from_steps))
-    total.passed_over = dict(Counter(total.passed_over) + Counter(more.passed_over))
-    total.sent = dict(Counter(total.sent) + Counter(more.sent))
 
 
 def _marked(subject: Subject, act: Act, selection: Selection, decided: Decided) -> Marked:
