@@ -12,7 +12,7 @@ from onward.errors import UsageError
 from onward.job import registry
 from onward.job.instance import Binding
 from onward.job.job import Job
-from onward.job.plan import StepPlan
+from onward.job.plan import StepPlan, effect_names
 from onward.operate import questions
 from onward.operate.questions import Subject
 from onward.ports.desk import Desk
@@ -64,8 +64,7 @@ def subject_of(desk: Desk, job: Job | str, params: Any, instance: str | None) ->
         asks = {step: True for step, version in today.items() if "model" in parts.get((step, version), {})}
         return Subject(name_of(job), facts.name, facts.number, today, asks)
     today = {step.name: step.version for step in steps}
-    effects = {step.name: step.effect.name for step in steps if step.effect is not None}
-    return Subject(name_of(job), facts.name, facts.number, today, asking(steps), effects)
+    return Subject(name_of(job), facts.name, facts.number, today, asking(steps), effect_names(steps))
 
 
 def _steps_now(job: Job | str, binding: Binding | None, facts: InstanceFacts) -> Sequence[StepPlan] | None:

@@ -33,7 +33,7 @@ from onward.errors import OnwardError, OutOfMemory, is_out_of_memory
 from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.models import Cap
-from onward.job.plan import Plan
+from onward.job.plan import Plan, effect_names
 from onward.model import Counts, RunResult, State
 from onward.policy.effects import UNDECODABLE
 from onward.policy.endings import (
@@ -467,7 +467,7 @@ class Session:
                     older,
                     versions,
                     str(self._concurrency) if self._concurrency.said else None,
-                    {step.name: step.effect.name for step in self._plan.steps if step.effect is not None},
+                    effect_names(self._plan.steps),
                     **self._of_models(),
                 )
             )

@@ -5,7 +5,7 @@ Small values are named tuples throughout `job`: they are made several times fast
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -154,6 +154,11 @@ class StepPlan:
     decode: Callable[[str], Any] = loads
     models: tuple[ModelTraits, ...] = ()
     parts: tuple[tuple[str, str], ...] = ()
+
+
+def effect_names(steps: Iterable[StepPlan]) -> dict[str, str]:
+    """The ledger names of those that are effects, by step."""
+    return {step.name: step.effect.name for step in steps if step.effect is not None}
 
 
 class ResourcePlan(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from onward import codec
 from onward.errors import UsageError
-from onward.job.plan import Argument, Origin, Plan, StepPlan
+from onward.job.plan import Argument, Origin, Plan, StepPlan, effect_names
 from onward.job.signature import SENT
 
 
@@ -21,7 +21,7 @@ def with_stand_ins(plan: Plan, given: Mapping[str, Any]) -> Plan:
 
     Raises UsageError for an effect without a stand-in, and for a stand-in without an effect.
     """
-    names = [step.effect.name for step in plan.steps if step.effect is not None]
+    names = effect_names(plan.steps).values()
     missing = [name for name in names if name not in given]
     if missing:
         raise UsageError(
