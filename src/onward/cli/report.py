@@ -61,8 +61,6 @@ def _put_back(told: Announcement) -> Iterator[str]:
 
 
 def _versions(told: Announcement, target: Target) -> Iterator[str]:
-    from onward.operate.acts import sent_already
-
     results, today = told.results, told.versions
     told_of_models = edits.of_models(told, target)
     yield from told_of_models.lines
@@ -80,7 +78,10 @@ def _versions(told: Announcement, target: Target) -> Iterator[str]:
     if stale and stale != told_of_models.stale:
         them = "it" if stale == 1 else "them"
         yield f"{records(stale)} stale; re-run {them} with: {target.command('rerun', '--stale')}"
-    yield from sent_already(results.sent(today, told.effects))
+    if sent := results.sent(today, told.effects):
+        from onward.operate.acts import sent_already  # what acts need is not for every run to load
+
+        yield from sent_already(sent)
 
 
 def _unfinished(told: Announcement, target: Target) -> Iterator[str]:

@@ -51,12 +51,10 @@ class ResultVersions:
     def sent(self, today: Mapping[str, str], effects: Mapping[str, str]) -> dict[str, int]:
         """For each effect (their names by step), how many stale results making them anew would come upon it sent."""
         found: Counter[str] = Counter()
-        for group in self.groups:
-            anew = [(next(iter(today)), group.changed)]
+        for group in self.groups if effects else ():
+            found.update(dict.fromkeys(sent_before(group.made_by, today, next(iter(today)), effects), group.changed))
             if (first := first_stale(group.made_by, group.skipped, today)) is not None:
-                anew.append((first, group.count))
-            for step, number in anew if effects else ():
-                found.update(dict.fromkeys(sent_before(group.made_by, today, step, effects), number))
+                found.update(dict.fromkeys(sent_before(group.made_by, today, first, effects), group.count))
         return dict(+found)
 
     @property
