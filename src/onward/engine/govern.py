@@ -387,7 +387,7 @@ class Governor:
         """Once a second, while the last calls go on: who begins now has a part of the ceilings. The store's answer is
         not waited for."""
         shares, now = self._worker.admission.shares, time.monotonic()
-        if shares.is_on or now - self._refreshed < REFRESH:
+        if not shares.is_alone or now - self._refreshed < REFRESH:
             return
         self._refreshed = now
         loop = asyncio.get_running_loop()

@@ -26,8 +26,8 @@ class Progress:
     `retrying`: records that wait for another try, by "step: type of error", the first until `next_try`; `held`:
     records that wait for something else, by what it is; `longest`: key, step and age in seconds of the oldest call;
     `elsewhere`: records in progress with other runs, which may have died a moment ago; `target`: how many records
-    `--limit` allows. `time_left`: as `eta`, with its P10 and P90; `money`: None where
-    no step asks a model; `models`: those that steps ask.
+    `--limit` allows. `time_left`: as `eta`, with its P10 and P90; `money`: None where no step asks a model; `models`:
+    those that steps ask.
     """
 
     job: str
@@ -58,7 +58,8 @@ class Progress:
         return (
             not self.calls
             and 0 < self.elsewhere == self.counts.get(State.IN_PROGRESS, 0)
-            and (self.source_complete and not self.counts.get(State.PENDING, 0))
+            and not self.counts.get(State.PENDING, 0)
+            and self.source_complete
         )
 
     @property

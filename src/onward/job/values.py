@@ -150,7 +150,6 @@ class ModelShape:
 
     def _fit(self, value: Any) -> Any:
         """`value` as the annotation's type: it must be that already, or plain JSON that says it without guessing."""
-
         try:
             return self._validator.validate_python(value, strict=True, by_alias=True, by_name=True)
         except self._unfit as error:

@@ -59,6 +59,11 @@ class Shares:
             if self.is_on:
                 _begin_anew(part, time.monotonic())
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether there are ceilings, of which this run has all until it hears of others."""
+        return self._has_any and not self.is_on
+
     def begin(self) -> None:
         """Another run has all of each, or shares them: this one has nothing yet."""
         self.is_on = True
@@ -67,7 +72,7 @@ class Shares:
 
     def hear(self, others: bool) -> None:
         """Whether there are other runs. Where this one has had all of each, it keeps what it uses, and says so."""
-        if not others or self.is_on or not self._has_any:
+        if not others or not self.is_alone:
             return
         self.is_on = True
         now = time.monotonic()
