@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from onward.clock import SystemClock
 from onward.engine.loops import run_to_end
+from onward.engine.options import Announcement as Announcement
+from onward.engine.options import Options as Options
 from onward.engine.processes.interpreter import tuned_interpreter
-from onward.engine.session import Announcement as Announcement
-from onward.engine.session import Options as Options
 from onward.engine.session import Session
 from onward.errors import SourceError, StoreMissing, UsageError, is_out_of_memory
 from onward.job.instance import Binding
