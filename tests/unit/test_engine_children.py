@@ -368,24 +368,32 @@ def test_a_child_that_still_loads_the_job_ends_with_its_pipe(assignment: Assignm
     asyncio.run(go())
 
 
-def test_a_child_dies_with_its_parent(assignment: Assignment, tmp_path: Path) -> None:
-    """The parent is killed: nothing tells the child but its pipe."""
-    script = tmp_path / "parent.py"
+def parent_of_a_child(assignment: Assignment, folder: Path, does: str) -> tuple[subprocess.Popen[str], int]:
+    """A process that has started a child, and the child's number. `does`: what it does then with `child`."""
+    script = folder / "parent.py"
     script.write_text(
         "import asyncio, sys, json\n"
         "sys.path[:] = json.loads(sys.argv[1])\n"
+        "from children_bench import attempts\n"
+        "from onward.codec import dumps\n"
         "from onward.engine.processes.children import Assignment, Child\n"
         f"given = Assignment({assignment.file!r}, None, 'job', None, 1, '', {assignment.versions!r})\n"
         "async def go():\n"
         "    child = Child(given)\n"
         "    await child._ready\n"
         "    print(child._process.pid, flush=True)\n"
-        "    await asyncio.sleep(60)\n"
+        f"    await {does}\n"
         "asyncio.run(go())\n"
     )
     parent = subprocess.Popen([sys.executable, str(script), json.dumps(sys.path)], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
-    pid = int(parent.stdout.readline())
+    return parent, int(parent.stdout.readline())
+
+
+def test_a_child_dies_with_its_parent(assignment: Assignment, tmp_path: Path) -> None:
+    """The parent is killed: nothing tells the child but its pipe, and on Linux the system."""
+    parent, pid = parent_of_a_child(assignment, tmp_path, "asyncio.sleep(60)")
+    assert parent.stdout is not None
     assert is_alive(pid)
     parent.kill()
     parent.wait()
@@ -402,24 +410,9 @@ def test_a_child_whose_step_holds_the_interpreters_lock_dies_with_its_parent(
 ) -> None:
     mark = tmp_path / "holds"
     held = {"do": "hold", "file": str(mark)}
-    script = tmp_path / "parent.py"
-    script.write_text(
-        "import asyncio, sys, json\n"
-        "sys.path[:] = json.loads(sys.argv[1])\n"
-        "from children_bench import attempts\n"
-        "from onward.codec import dumps\n"
-        "from onward.engine.processes.children import Assignment, Child\n"
-        f"given = Assignment({assignment.file!r}, None, 'job', None, 1, '', {assignment.versions!r})\n"
-        "async def go():\n"
-        "    child = Child(given)\n"
-        "    await child._ready\n"
-        "    print(child._process.pid, flush=True)\n"
-        f"    await child.call(attempts(given, {held!r})[0], dumps({held!r}))\n"
-        "asyncio.run(go())\n"
-    )
-    parent = subprocess.Popen([sys.executable, str(script), json.dumps(sys.path)], stdout=subprocess.PIPE, text=True)
+    does = f"child.call(attempts(given, {held!r})[0], dumps({held!r}))"
+    parent, pid = parent_of_a_child(assignment, tmp_path, does)
     assert parent.stdout is not None
-    pid = int(parent.stdout.readline())
     try:
         asyncio.run(until(mark.exists))
         parent.kill()
