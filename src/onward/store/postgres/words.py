@@ -11,6 +11,7 @@ from onward.errors import OnwardError, StoreAway, StoreError, StoreMissing, Stor
 from onward.policy import refusals
 from onward.policy.masking import MASK
 from onward.store.postgres.address import Address
+from onward.store.sql.statements import ALTERED
 
 AGAIN = "nothing committed is lost, run the same command again"
 BEGUN_AGAIN = (errors.SerializationFailure, errors.DeadlockDetected)
@@ -72,10 +73,7 @@ def explain(
     if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
         return StoreMissing(f"there is no store at {place}; run the job first, or check --store")
     if isinstance(error, _ALTERED):
-        return StoreError(
-            f"{place} cannot be brought up to date: its tables are not those of the schema that it says it has "
-            f"({_said(error, address)}). It was altered by hand; it was left as it is: undo that, or restore a backup"
-        )
+        return StoreError(ALTERED.format(place=place, said=_said(error, address)))
     if isinstance(error, errors.OutOfMemory | errors.InsufficientResources):
         return kind(f"{place} has no room for this now ({_said(error, address)}); {AGAIN}")
     if isinstance(error, errors.IoError | errors.DataCorrupted | errors.IndexCorrupted):

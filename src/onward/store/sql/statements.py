@@ -21,6 +21,10 @@ FILES = (
     "moving.sql",
 )
 PACKAGE = "onward.store.sql"
+ALTERED = (
+    "{place} cannot be brought up to date: its tables are not those of the schema that it says it has ({said}). It was "
+    "altered by hand; it was left as it is: undo that, or restore a backup"
+)
 SHARED = ("parcels.sql",)
 """Blocks that every dialect has as they are."""
 

@@ -13,6 +13,7 @@ from typing import Any
 import apsw
 
 from onward.errors import OnwardError, StoreError, StoreMissing, StoreWriteError
+from onward.store.sql.statements import ALTERED
 from onward.store.sqlite import statements
 from onward.store.sqlite.liveness import RunLocks
 from onward.store.sqlite.patience import BUSY_SECONDS, Patience, patiently
@@ -301,19 +302,12 @@ def migrate(connection: apsw.Connection, scripts: list[tuple[int, str]], path: P
             try:
                 connection.execute(script)
             except apsw.SQLError as error:
-                raise _altered(path, number, error) from error
+                raise StoreError(ALTERED.format(place=path or "the store", said=error)) from error
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {number}")
     version = _pragma(connection, "user_version")
     if version > scripts[-1][0]:
         raise _too_new(path, version)
-
-
-def _altered(path: Path | None, number: int, error: apsw.Error) -> StoreError:
-    return StoreError(
-        f"{path or 'the store'} cannot be brought up to date: it says that it has schema {number - 1}, and its tables "
-        f"are others ({error}). It was altered by hand; it was left as it is: undo that, or restore a backup"
-    )
 
 
 @contextlib.contextmanager
