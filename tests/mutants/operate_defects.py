@@ -77,6 +77,13 @@ OPERATE_DEFECTS = (
         (SLOTS, "-k", "lower_limit"),
     ),
     Defect(
+        "turn-without-end",
+        "all that is ready begins before an answer is read",
+        "engine/slots.py",
+        (("        return now >= self._turn_ends\n", "        return False\n"),),
+        (SLOTS, "-k", "comes_meanwhile"),
+    ),
+    Defect(
         "old-word-counts",
         "what was said of concurrency before a run was started counts before its own",
         "engine/concurrency.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -221,6 +222,7 @@ def test_other_tasks_have_their_turn_among_calls_that_never_wait() -> None:
 
         async def perform(slot: Slot, attempt: Attempt) -> None:
             """Does not give way."""
+            time.sleep(0.0002)
 
         bench.perform = perform
         turns = 0
@@ -244,6 +246,32 @@ def test_other_tasks_have_their_turn_among_calls_that_never_wait() -> None:
 
 
 # Admission.
+
+
+def test_what_comes_meanwhile_is_heard_before_all_that_is_ready_has_begun() -> None:
+    async def go() -> None:
+        bench = Bench(100)
+        turns: list[int] = []
+
+        async def slow_to_begin(slot: Slot, attempt: Attempt) -> None:
+            time.sleep(0.002)
+            await bench.release.wait()
+
+        bench.perform = slow_to_begin
+        for attempt in attempts(100):
+            bench.slots.put(attempt)
+        while len(bench.begun) < 100 and len(turns) < 1_000:
+            turns.append(len(bench.begun))
+            await asyncio.sleep(0)
+        most = slots.TURN / 0.002 + 1
+        assert max(after - before for before, after in itertools.pairwise([*turns, 100])) <= most
+        assert bench.begun == list(range(100)), "all begin, in order"
+        bench.release.set()
+        await settle()
+        assert bench.slots.calls == 0
+        bench.slots.close()
+
+    asyncio.run(go())
 
 
 def test_without_bounds_everything_starts_with_its_claim() -> None:

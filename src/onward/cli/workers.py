@@ -65,15 +65,27 @@ def run_on(target: Target, asked: Asked, bounds: Bounds, flags: RunFlags, budget
     assert isinstance(job, Job) and store is not None
     binding = api.bind(job, target.params, target.instance)
     job.plan(binding.params)
-    is_new = not runner.is_there(store)
-    if is_new and flags["no_create"]:
-        raise StoreMissing(f"there is no store at {runner.shown_place(store)}, and --no-create forbids to make one")
+    is_new = _is_new(store, flags["no_create"])
     folder = travelling_folder(job.reference)
     assignment = _assignment(job, binding, store, folder, bounds, flags, budget)
     command = _Command(target, asked, flags)
     with command.output():
         command.open(runner.shown_place(store), is_new, binding)
         return command.close(command.work(folder, assignment, bounds.max_time), binding)
+
+
+def _is_new(store: str, no_create: bool) -> bool:
+    """Whether the workers are to make the store; one that is there is at today's schema before they begin."""
+    from onward import runner
+
+    try:
+        runner.bring_up_to_date(store)
+    except StoreMissing:
+        if no_create:
+            place = runner.shown_place(store)
+            raise StoreMissing(f"there is no store at {place}, and --no-create forbids to make one") from None
+        return True
+    return False
 
 
 def _assignment(

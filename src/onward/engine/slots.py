@@ -12,7 +12,7 @@ from typing import Literal
 from onward.engine.attempt import Attempt
 from onward.engine.loops import spawn
 
-YIELD_AFTER = 64
+TURN = 0.01
 CUT_GRACE = 1.0
 START_WITHIN = 600.0
 Perform = Callable[["Slot", Attempt], Awaitable[None]]
@@ -44,6 +44,9 @@ class Slot:
 class Slots:
     """Runs `perform` for attempts in order, at most `limit` at a time.
 
+    Once a turn of the event loop has begun calls for `TURN` seconds, it begins no more: what has been answered
+    meanwhile may be an outage, and is heard first.
+
     A call that does not return after being cancelled keeps its slot's task; the slot is given up and replaced, and
     whatever the call still does is not heard.
     """
@@ -59,6 +62,7 @@ class Slots:
         self._slots: list[Slot] = []
         self._idle: list[Slot] = []
         self._closed = False
+        self._turn_ends: float | None = None
         self._context = contextvars.copy_context()
 
     @property
@@ -117,8 +121,16 @@ class Slots:
             if self.ready and not self.paused:
                 self._wake()
 
+    def _turn_is_over(self, now: float) -> bool:
+        if self._turn_ends is None:
+            self._turn_ends = now + TURN
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        return now >= self._turn_ends
+
+    def _next_turn(self) -> None:
+        self._turn_ends = None
+
     async def _work(self, slot: Slot) -> None:
-        calls = 0
         while not self._closed:
             if len(self._slots) > self.limit:
                 self._slots.remove(slot)
@@ -129,11 +141,15 @@ class Slots:
                 if not await slot.turn:
                     return
                 continue
+            now = time.monotonic()
+            if self._turn_is_over(now):
+                await asyncio.sleep(0)
+                continue
             attempt = self.ready.popleft()
-            self.moved_at = time.monotonic()
+            self.moved_at = now
             assert attempt.step is not None
             slot.attempt = attempt
-            slot.began = self.moved_at
+            slot.began = now
             slot.deadline = slot.began + START_WITHIN
             attempt.called = slot.start_clock
             await self._perform(slot, attempt)
@@ -143,9 +159,6 @@ class Slots:
             if contextvars.copy_context() != self._context:
                 self._replace(slot)
                 return
-            calls += 1
-            if calls % YIELD_AFTER == 0:
-                await asyncio.sleep(0)
 
     def _replace(self, slot: Slot) -> None:
         """What a step left in context variables stays with it: the next record's call gets a new task."""
