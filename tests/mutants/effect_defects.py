@@ -20,8 +20,8 @@ ABOUT_SENDING = (
         "engine/worker.py",
         (
             (
-                "        self.journal.state(fact)\n        self._plan_flush(self.slots.paused)\n",
-                "        self.journal.state(fact)\n        self._plan_flush(self.slots.paused)\n"
+                "        self.journal.state(fact)\n        self.plan_flush(self.slots.paused)\n",
+                "        self.journal.state(fact)\n        self.plan_flush(self.slots.paused)\n"
                 "        said, attempt = fact.effect, self.held.get((fact.record, fact.fence))\n"
                 "        if said is not None and said.payload is not None:\n"
                 "            from onward.model import Entry\n"
@@ -29,7 +29,7 @@ ABOUT_SENDING = (
                 "            attempt.entry = Entry(\n"
                 "                said.name, said.key, said.state, said.payload, said.payload_hash, None, *made\n"
                 "            )\n"
-                "            self._plan_flush(True)\n"
+                "            self.plan_flush(True)\n"
                 "            self.slots.put(attempt, first=True)\n",
             ),
             (
@@ -421,7 +421,7 @@ ABOUT_CHANGES = (
     Defect(
         "cut-send-believed-ended",
         "a probe is asked about a send that its run's end has cut, while its thread goes on",
-        "engine/worker.py",
+        "engine/performing.py",
         (("        if attempt.sending:\n            self.sends_on", "        if False:\n            self.sends_on"),),
         ("tests/unit/test_sends_cut_short.py", "-k", "person"),
     ),
@@ -623,7 +623,7 @@ EFFECT_DEFECTS = (
         "engine/worker.py",
         (
             (
-                "        elif self.stopping:\n            self._give_back(attempt)\n        else:\n            self.ad",
+                "        elif self.stopping:\n            self.give_back(attempt)\n        else:\n            self.ad",
                 "        else:\n            self.ad",
             ),
             (

@@ -172,7 +172,7 @@ class Session:
     async def work(self) -> RunResult:
         task = asyncio.current_task()
         assert task is not None
-        self._worker.is_cancelled = lambda: self._disturbed or task.cancelling() > 0
+        self._worker.performing.is_cancelled = lambda: self._disturbed or task.cancelling() > 0
         try:
             self._announce()
         except BaseException as error:
@@ -211,7 +211,7 @@ class Session:
 
     def _outlive_sends(self) -> None:
         """The run's sign of life goes when its last send has returned, be it long after its end."""
-        if not self._worker.sends_on:
+        if not self._worker.performing.sends_on:
             store, run = self._store, self._begun.run
             self._local.threads.when_sent(lambda: store.sends_ended(run))
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
-from onward.codec import loads
 from onward.engine.attempt import Attempt
 from onward.engine.calls import Caller, OwnCalls
 from onward.engine.endings import Endings
@@ -20,20 +17,14 @@ from onward.engine.gates.causes import Causes
 from onward.engine.gates.outages import Outages
 from onward.engine.gates.refusals import Refusals
 from onward.engine.journal import Journal, size_of
-from onward.engine.outcomes import (
-    CallOutcome,
-    Raised,
-    cancelled_itself,
-)
 from onward.engine.pacer import Pacer
+from onward.engine.performing import Performing
 from onward.engine.share import Share
-from onward.engine.slots import Slot, Slots
+from onward.engine.slots import Slots
 from onward.engine.spending.desk import Budgets
 from onward.engine.tally import Tally
 from onward.job.plan import Plan
-from onward.model import Claimed, EntryState, Fact, Kind, Met, State
-from onward.policy.effects import UNDECODABLE
-from onward.policy.failures import Classified
+from onward.model import Claimed, EntryState, Fact, Met, State
 from onward.policy.pace import MOST_AHEAD
 from onward.policy.suspects import is_suspect
 from onward.ports.work import ClaimWish, Outcome
@@ -53,7 +44,6 @@ class Worker:
     It lives on the event loop and never touches the store: commits arrive through `committed`, which the journal
     calls in its own thread. `endings` states what calls came to. `on_suspects` hears of suspects that were claimed
     among others, since what became of their effects is open, `on_put_off` of requests that wait to be sent with others.
-    `sends_on`: a coroutine that sends does not let itself be cancelled, so that nobody can tell when it ends.
     `patient`: False where no rate, no hours and no outage is waited for.
     """
 
@@ -78,15 +68,12 @@ class Worker:
         self.is_claiming = False
         self.share = Share()
         self.error: BaseException | None = None
-        self.sends_on = False
         self.may_claim: Callable[[], bool] = lambda: True
-        self.is_cancelled: Callable[[], bool] = lambda: False
         self.on_suspects: Callable[[list[Attempt]], None] = lambda attempts: None
         self.on_put_off: Callable[[], None] = lambda: None
         self.on_left: Callable[[Attempt, Fact], None] = lambda attempt, fact: None
         self.journal: Journal | None = None
-        self.slots = Slots(concurrency, self._perform, self._given_up, self.fault)
-        hands = self._begin, self._put_back, self._freed, value_of
+        hands = self._begin, self.put_back, self._freed, value_of
         self.admission = Admission(plan, *hands, patient, concurrency, lambda: self.stopping)
         self.causes = Causes(
             self.admission,
@@ -97,12 +84,13 @@ class Worker:
         self.tally = tally
         self.plan = plan
         self.budgets = budgets or Budgets({})
-        self.budgets.join(self._own_journal, lambda: self._plan_flush(not self.slots.ready), self.admission.heard_rates)
+        self.budgets.join(self._own_journal, lambda: self.plan_flush(not self.slots.ready), self.admission.heard_rates)
         self._caller = caller
-        self._processes = processes
         self._events = events
         self.has_effects = any(step.effect is not None for step in plan.steps)
         self.endings = Endings(plan, self, self.admission, self.causes, tally, draw)
+        self.performing = Performing(self, caller, processes, self.admission, self.causes, self.endings, events)
+        self.slots = Slots(concurrency, self.performing.perform, self.performing.given_up, self.fault)
         self._loop = asyncio.get_running_loop()
         self._commits: deque[tuple[list[Fact], Outcome]] = deque()
         self._waiting = 0
@@ -180,17 +168,17 @@ class Worker:
             self.endings.state(attempt, instead)
             return
         if fact.checkpoint is not None and self._events.frequent:
-            self._emit("checkpoint_committed", attempt, step=fact.done_step)
+            self._events.of(attempt, "checkpoint_committed", step=fact.done_step)
         if fact.event is not None:
-            self._emit(fact.event, attempt, fact)
+            self._events.of(attempt, fact.event, fact)
         elif fact.effect is not None and fact.effect.state is EntryState.CONFIRMED:
-            self._emit("effect_confirmed", attempt, fact)
+            self._events.of(attempt, "effect_confirmed", fact)
         if fact.state is not State.IN_PROGRESS:
             self._leave(attempt, fact)
         elif fact.started:
             self._put(attempt, first=fact.checkpoint is not None)
         elif self.stopping:
-            self._give_back(attempt)
+            self.give_back(attempt)
         else:
             self.admission.add(attempt)
 
@@ -213,8 +201,8 @@ class Worker:
         self.tally.counts.states[State.IN_PROGRESS] -= 1
         if fact.state is State.IN_PROGRESS and fact.started and attempt.step is not None:
             self.admission.release(attempt)
-        self._emit(
-            "lease_lost", attempt, reason="the record vanished from the input, was changed or taken over meanwhile"
+        self._events.of(
+            attempt, "lease_lost", reason="the record vanished from the input, was changed or taken over meanwhile"
         )
         self.on_left(attempt, fact)
 
@@ -224,7 +212,7 @@ class Worker:
             self.admission.release(attempt)
         fact = replace(fact, state=State.PENDING, hold=None, not_before=0.0, failure=None, checkpoint=None)
         self.tally.add(fact)
-        self._emit("record_reset", attempt, reason="it takes its changed input, for the effect is settled")
+        self._events.of(attempt, "record_reset", reason="it takes its changed input, for the effect is settled")
         self._leave(attempt, fact)
 
     # Claims.
@@ -240,7 +228,7 @@ class Worker:
             self.is_claiming = True
             self._pacer.claim_begins()
             self.journal.wish(wish)
-            self._plan_flush(self.slots.free > 0)
+            self.plan_flush(self.slots.free > 0)
 
     def _wish(self) -> ClaimWish | None:
         coming = len(self.slots.ready) + self.admission.waiting
@@ -282,11 +270,11 @@ class Worker:
         self.held[attempt.claimed.id, attempt.claimed.fence] = attempt
         self.share.take(attempt.claimed.id)
         if attempt.outputs and self._events.frequent:
-            self._emit("record_resumed", attempt, step=attempt.step.name if attempt.step else None)
+            self._events.of(attempt, "record_resumed", step=attempt.step.name if attempt.step else None)
         if attempt.step is None:
             self.submit(attempt.nothing_left())
         elif self.stopping:
-            self._give_back(attempt)
+            self.give_back(attempt)
         elif attempt.started:
             self._put(attempt)
         else:
@@ -326,16 +314,16 @@ class Worker:
     def _begin(self, attempt: Attempt) -> None:
         """An attempt was admitted to its step: its start is made durable before the call."""
         if self.stopping:
-            self._give_back(attempt)
+            self.give_back(attempt)
         else:
             self.submit(attempt.begin())
 
-    def _give_back(self, attempt: Attempt) -> None:
+    def give_back(self, attempt: Attempt) -> None:
         """The run is stopping, and the attempt is at no call: whoever waits for its room goes, too."""
         self.admission.release(attempt)
         self.submit(attempt.given_back("the run is stopping"))
 
-    def _put_back(self, attempt: Attempt, reason: str) -> None:
+    def put_back(self, attempt: Attempt, reason: str) -> None:
         """The attempt is to wait in the store: it has not really started."""
         self.admission.at_gates = True
         fact = attempt.given_back(reason)
@@ -350,98 +338,7 @@ class Worker:
     def _calls_to_come(self) -> bool:
         return bool(self.slots.ready) or self.is_claiming or self._waiting > 0
 
-    # Calls.
-
-    async def _perform(self, slot: Slot, attempt: Attempt) -> None:
-        if self.stopping:
-            self._give_back(attempt)
-            return
-        step = attempt.step
-        assert step is not None
-        gate = self.admission.gates.of(attempt)
-        if self.causes.has_open and not await self._told(slot, attempt):
-            return
-        if self.admission.may_be_shut(attempt) and not self.admission.enter(attempt):
-            self.admission.release(attempt)
-            self._put_back(attempt, "its gate was shut before the call")
-            return
-        gate.calls += 1
-        attempt.inside, attempt.began = gate, time.monotonic()
-        caller = attempt.home or (self._processes if step.process else self._caller)
-        try:
-            if step.effect is not None:
-                if attempt.home is not None:
-                    await attempt.home.up()  # type: ignore[attr-defined]
-                if (instead := self.endings.effects.begin(attempt)) is not None:
-                    self.endings.state(attempt, instead)
-                    return
-            outcome = await caller.call(attempt)  # type: ignore[attr-defined]
-        except asyncio.CancelledError:
-            if slot.given_up:
-                return
-            outcome = self._cut_short(slot, attempt)
-        finally:
-            if attempt.inside is not None:
-                gate.calls -= 1
-                attempt.inside = None
-            gate.took(time.monotonic() - slot.began)
-        if slot.given_up and not attempt.sending:  # what is being sent is waited for
-            return
-        slot.cut = None
-        self.endings.ended(attempt, outcome)
-        self.causes.after_call()
-
-    async def _told(self, slot: Slot, attempt: Attempt) -> bool:
-        """Wait until a fault beside the call is explained; False where the attempt is over by then."""
-        try:
-            await self.causes.told(self.admission.gates.of(attempt))
-        except asyncio.CancelledError:
-            if not slot.given_up:
-                self.endings.ended(attempt, self._cut_short(slot, attempt))
-            return False
-        if self.stopping:
-            self._give_back(attempt)
-        return not self.stopping
-
-    def _cut_short(self, slot: Slot, attempt: Attempt) -> CallOutcome | None:
-        task = asyncio.current_task()
-        if task is not None:
-            task.uncancel()
-        assert attempt.step is not None
-        if slot.cut is not None and self._in_thread(attempt):
-            self._emit("call_abandoned", attempt, step=attempt.step.name, reason="its thread cannot be cut")
-        if slot.cut == "timeout":
-            return Raised(_timeout(attempt.step.timeout))
-        if slot.cut == "stop" or self.is_cancelled():
-            return None
-        return cancelled_itself()
-
-    @staticmethod
-    def _in_thread(attempt: Attempt) -> bool:
-        """Whether the call is made in a thread of this process, where nothing can end it."""
-        step = attempt.step
-        return step is not None and not step.is_async and not step.process and attempt.home is None
-
-    def _given_up(self, slot: Slot, attempt: Attempt) -> None:
-        """A call that does not let itself be cancelled: its record goes on without it."""
-        assert attempt.step is not None
-        self._emit("call_abandoned", attempt, step=attempt.step.name, reason="it does not return")
-        self.admission.leave(attempt)
-        if attempt.sending:
-            self.sends_on = self.sends_on or not self._in_thread(attempt)
-            if slot.cut == "timeout":
-                self._loop.call_later(self.endings.effects.patience(attempt), self._never_returned, attempt)
-            else:
-                self._never_returned(attempt, cut=True)
-            return
-        self.endings.ended(attempt, Raised(_timeout(attempt.step.timeout)) if slot.cut == "timeout" else None)
-
-    def _never_returned(self, attempt: Attempt, cut: bool = False) -> None:
-        """A send that goes on long past its deadline, or (`cut`) as its run ends: its end is not heard any more."""
-        if attempt.sending:
-            assert attempt.step is not None
-            self.endings.state(attempt, self.endings.effects.never_returned(attempt, cut))
-            self._plan_flush(True)
+    # What others ask.
 
     def starts_next(self, attempt: Attempt) -> bool:
         """Whether the step after this one may start with the commit of this one's checkpoint."""
@@ -468,13 +365,13 @@ class Worker:
         if self._too_much_waits():
             self.slots.paused = True
         self.journal.state(fact)
-        self._plan_flush(self.slots.paused)
+        self.plan_flush(self.slots.paused)
 
     def _too_much_waits(self) -> bool:
         """Whether the store is so far behind that no new call may begin: outputs are bounded by their size, too."""
         return self._waiting >= MOST_WAITING or self._waiting_size >= MOST_WAITING_SIZE
 
-    def _plan_flush(self, at_once: bool) -> None:
+    def plan_flush(self, at_once: bool) -> None:
         """Commit at once when nothing else can be done meanwhile; else let a batch gather for a moment."""
         assert self.journal is not None
         if at_once:
@@ -485,7 +382,7 @@ class Worker:
 
     def flush_if_idle(self) -> None:
         if not self.slots.ready:
-            self._plan_flush(True)
+            self.plan_flush(True)
 
     def _flush(self) -> None:
         self._flush_planned = False
@@ -514,22 +411,4 @@ class Worker:
             self.submit(attempt.given_back(reason))
         for attempt in self.admission.clear():
             self.submit(attempt.given_back(reason))
-        self._plan_flush(True)
-
-    def _emit(self, event: str, attempt: Attempt, fact: Fact | None = None, **fields: Any) -> None:
-        if not self._events.is_heard:
-            return
-        if fact is not None:
-            # What no longer decodes is told without the words that quote it.
-            quotes = event == "record_waits" or fact.hold == UNDECODABLE
-            reason = "what is stored no longer decodes" if quotes else fact.reason
-            fields.update(step=fact.done_step or fact.step, attempt=attempt.attempts, reason=reason)
-            if fact.failure is not None:
-                fields.update(kind=str(fact.failure.kind), error_type=fact.failure.error_type)
-        if attempt.entry is not None:
-            fields["idempotency_key"] = attempt.entry.key
-        self._events.emit(event, key=loads(attempt.claimed.key), **fields)
-
-
-def _timeout(seconds: float) -> Classified:
-    return Classified(Kind.TRANSIENT, "TimeoutError", f"no answer within {seconds:g} seconds (timeout)")
+        self.plan_flush(True)
