@@ -248,7 +248,7 @@ ABOUT_RECEIPTS = (
     Defect(
         "unconfirmed-is-succeeded",
         "a run that leaves effects unconfirmed says that all is well",
-        "engine/session.py",
+        "engine/closing.py",
         ((" + counts.of(State.QUARANTINED) + counts.of(State.UNCONFIRMED)", " + counts.of(State.QUARANTINED)"),),
         (RECONCILE, "-k", "is_not_sent_again"),
     ),

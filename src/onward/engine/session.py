@@ -13,6 +13,7 @@ from typing import Any
 from onward.engine.attempt import Attempt
 from onward.engine.batches.making import Batches
 from onward.engine.calls import LocalCaller, OwnCalls
+from onward.engine.closing import Closing
 from onward.engine.concurrency import Concurrency
 from onward.engine.events import Events
 from onward.engine.feed import Feed
@@ -35,26 +36,20 @@ from onward.job.instance import Binding
 from onward.job.job import Job
 from onward.job.models import Cap
 from onward.job.plan import Plan, effect_names
-from onward.model import Counts, RunResult, State
-from onward.policy.effects import UNDECODABLE
+from onward.model import RunResult, State
 from onward.policy.endings import (
     CANNOT_GO_ON,
     NEEDS_A_PERSON,
     NO_MEMORY,
-    OK,
     ONWARD_FAULT,
-    SOME_FAILED,
     STOPPED_EARLY,
     Ending,
-    NextAct,
-    Remains,
-    exit_code,
 )
 from onward.policy.versions import ResultVersions
 from onward.ports.clock import Clock
 from onward.ports.models import close_all
 from onward.ports.source import Source
-from onward.ports.work import RunBegun, Work, WorkStore
+from onward.ports.work import RunBegun, WorkStore
 
 JOURNAL_ENDS_WITHIN = 60.0
 
@@ -126,6 +121,8 @@ class Session:
         self._inquest = Inquest(self._worker, None if options.in_process else assignment, inputs.value_of)
         self._batches = None if options.asks_about is not None else self._make_batches(budgets)
         self._governor = self._make_governor()
+        ended = job.name, options, store, begun, self._worker, self._events
+        self._closing = Closing(*ended, asks=bool(self._asks), began=self._began_steady)
         self._loop = asyncio.get_running_loop()
         self._disturbed = False
         self._heard_early = False  # asyncio's own handler of SIGINT, which cancels, was there before ours
@@ -195,7 +192,10 @@ class Session:
                 self._give_up(error)
                 raise
             await self._close()
-            return self._result(ending)
+            try:
+                return self._closing.result(ending, self._concurrency.now)
+            finally:
+                self._outlive_sends()
 
     def _give_up(self, error: BaseException) -> None:
         with contextlib.suppress(OnwardError):
@@ -276,99 +276,6 @@ class Session:
         until = time.monotonic() + JOURNAL_ENDS_WITHIN
         while not self._journal.has_ended and time.monotonic() < until:
             await asyncio.sleep(0.002)
-
-    def _result(self, ending: Ending | None) -> RunResult:
-        counts, lost, head = self._counts, False, None
-        with contextlib.suppress(OnwardError):
-            self._store.reopen()
-            counts = self._store.counts(self._begun.instance)
-        remains = self._remains(counts)
-        code = exit_code(remains, ending)
-        held = counts.held.get("stale", 0)
-        if ending is None:
-            left = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
-            more = code == OK and (left > 0 or not counts.source_complete)
-            reason = "as many as the limit allows are done" if more else _reason(code)
-            if not self._feeds:
-                reason = "what was asked about is done" if self._options.only is None else "the sample is done"
-            ending = Ending(code, reason, next_act=_next_act(code, held, counts))
-        elif code > ending.exit_code:
-            ending = replace(ending, next_act=_next_act(code, held, counts))
-        elif code == STOPPED_EARLY and not remains.unfinished and counts.source_complete:  # others have done it
-            ending = replace(ending, next_act="failures" if remains.failed else "export")
-        stale, older = 0, 0
-        try:
-            if (pace := self._tally.pace()) is not None:
-                rate = round(self._tally.lately(time.time()), 3)
-                self._store.note_work(self._begun.run, Work(self._tally.ended, rate, self._concurrency.now, pace))
-            head = self._store.end_run(self._begun.run, code, ending.reason, ending.detail)
-            counts = self._store.counts(self._begun.instance)
-            stale = ResultVersions(self._store.results_by_version(self._begun.instance)).stale(self._versions())
-            older = self._store.older_outputs(self._begun.instance, self._versions()).records
-            self._store.tidy()
-        except OnwardError as error:
-            lost = True  # the store cannot be written: the next run finds this one dead
-            if code < STOPPED_EARLY:
-                code = STOPPED_EARLY
-                ending = Ending(code, "the end of the run could not be recorded", str(error), "run")
-        self._store.close()
-        self._outlive_sends()
-        seconds = time.monotonic() - self._began_steady
-        plain = {str(state): n for state, n in counts.states.items()}
-        self._events.emit(
-            "run_finished",
-            exit_code=code,
-            reason=ending.reason,
-            counts=plain,
-            total=counts.total,
-            vanished=counts.vanished,
-            vanished_open=counts.vanished_open,
-            source_complete=counts.source_complete,
-            held=counts.held,
-            stale=stale,
-            unfinished_older=older,
-            adopted=self._adopted(),
-            seconds=round(seconds, 3),
-            recorded=not lost,
-            head=head,
-            next_act=ending.next_act,
-            **({"paused": list(ending.paused)} if ending.next_act == "resume" else {}),
-            **self._costs(counts),
-        )
-        return RunResult(code, ending.text, str(self._begun.run), plain, counts.total, seconds)
-
-    def _costs(self, counts: Counts) -> dict[str, Any]:
-        """What asking models has cost: in all, and in this run."""
-        if not self._asks and not counts.spent:
-            return {}
-        budgets = self._worker.budgets
-        return {
-            "cost": cost(counts.spent.values()),
-            "cost_here": cost(budgets.spent.values()),
-            "shared": budgets.shared,
-        }
-
-    def _adopted(self) -> dict[str, int]:
-        """Obligations that were done already, by the job that had them done; empty: the far side said so."""
-        found = dict[str, int]()
-        for job, number in self._tally.adopted.items():
-            name = self._job.name if job is None else job
-            found[name] = found.get(name, 0) + number
-        return found
-
-    def _remains(self, counts: Counts) -> Remains:
-        failed = counts.of(State.FAILED) + counts.of(State.QUARANTINED) + counts.of(State.UNCONFIRMED)
-        failed += counts.vanished_open  # what they owe is owed, whether or not the source still has them
-        unfinished = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
-        stale = counts.held.get("stale", 0) + counts.held.get(UNDECODABLE, 0)
-        worker = self._worker
-        if worker.share.left is not None:
-            done_all = worker.share.is_begun or not unfinished
-            left = worker.tally.left_failed + len(worker.tally.unconfirmed)
-            failed = left if done_all and unfinished else failed
-            unfinished = len(worker.share.waiting_again) if done_all else unfinished
-            stale = min(counts.held.get("stale", 0), unfinished) + min(counts.held.get(UNDECODABLE, 0), left)
-        return Remains(unfinished, failed, stale)
 
     def _versions(self) -> dict[str, str]:
         return {step.name: step.version for step in self._plan.steps}
@@ -483,20 +390,6 @@ class Session:
         if not self._options.handle_signals:
             return contextlib.nullcontext()
         return stop_signals(self._loop, self._stop_by_signal, self._options.before_exit)
-
-
-def _reason(code: int) -> str:
-    return {0: "all done", 1: "finished, but some records need a look", 4: "records wait for a person"}.get(
-        code, "unfinished records are left"
-    )
-
-
-def _next_act(code: int, held: int, counts: Counts) -> NextAct:
-    if held:
-        return "rerun"
-    if code != SOME_FAILED:
-        return "run"
-    return "failures" if counts.of(State.FAILED) or counts.of(State.QUARANTINED) else "reconcile"
 
 
 def _assignment(job: Job, binding: Binding, plan: Plan, run: int) -> Assignment | None:
