@@ -80,10 +80,12 @@ class Command:
     def done(self) -> int:
         return int(self.status()["counts"].get("succeeded", 0))
 
-    def recorded(self) -> list[int]:
-        """The records whose results are durable."""
+    def recorded(self) -> dict[int, int]:
+        """The records whose results are durable, and how often each was called."""
         self.place.fine("export", "job.py", "--out", "now.jsonl", env={"ONWARD_STORE": self.store})
-        return [json.loads(line)["key"] for line in (self.place.folder / "now.jsonl").read_text().splitlines()]
+        kept = [json.loads(line)["key"] for line in (self.place.folder / "now.jsonl").read_text().splitlines()]
+        calls = Counter(self.place.calls())
+        return {record: calls[record] for record in kept}
 
     def processes(self, word: str) -> list[int]:
         return [one for node in self.nodes.nodes for one in node.processes(word)]
@@ -185,7 +187,7 @@ def test_killed_workers_and_killed_runs_are_begun_anew(tmp_path: Path, nodes: ra
     kept = command.recorded()
     os.kill(command.processes(RUN)[0], signal.SIGKILL)
     wait_until(lambda: process.poll() is not None or len(command.status()["runs"]) >= 3)
-    kept += command.recorded()
+    kept |= command.recorded()
     os.kill(command.processes(ACTOR)[0], signal.SIGKILL)
     wait_until(lambda: process.poll() is not None or len(command.status()["runs"]) >= 4)
     (tmp_path / "go").touch()
@@ -194,7 +196,7 @@ def test_killed_workers_and_killed_runs_are_begun_anew(tmp_path: Path, nodes: ra
     assert answer["counts"]["succeeded"] == 400
     assert len(answer["runs"]) >= 4
     calls = Counter(command.place.calls())
-    assert len(kept) > 20 and all(calls[record] == 1 for record in kept), "nothing that was recorded is done again"
+    assert len(kept) > 10 and kept.items() <= calls.items(), "nothing that was recorded is done again"
     plain(command.said)
 
 
@@ -228,8 +230,12 @@ def test_by_ray_client_too_and_in_a_store_of_an_older_release(
     with connections.connect(address) as own:
         connections.migrate(own, address, True, statements.migrations()[:-1])
     command = Command(a_job(tmp_path, 0.0, records=50), nodes, store)
-    process = command.start(on=f"ray://127.0.0.1:{nodes.client_port}", workers=2)
-    assert process.wait(120) == 0, command.said
+    by_client = f"ray://127.0.0.1:{nodes.client_port}"
+    code = command.start(on=by_client, workers=2).wait(120)
+    if "Starting Ray client server failed" in command.said:  # Ray gives its own server few seconds to come up
+        (tmp_path / "said.txt").unlink()
+        code = command.start(on=by_client, workers=2).wait(120)
+    assert code == 0, command.said
     assert command.answer()["counts"]["succeeded"] == 50
     assert "older schema" not in command.said
 

@@ -92,6 +92,28 @@ def test_one_that_is_killed_leaves_nothing_and_the_next_does_it(address: Address
     assert ask(address, "SELECT count(*) FROM SCHEMA.later") == [(1,)]
 
 
+def test_one_that_is_stopped_does_not_hold_up_others_for_ever(
+    address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 1)
+    is_inside, made = threading.Event(), connections._make_schema
+
+    def stops(connection: psycopg.Connection, at: Address) -> None:
+        if not is_inside.is_set():
+            is_inside.set()
+            time.sleep(5)
+        made(connection, at)
+
+    monkeypatch.setattr(connections, "_make_schema", stops)
+    stopped = threading.Thread(target=lambda: together(1, lambda: migrate(address)))
+    stopped.start()
+    is_inside.wait(30)
+    began = time.monotonic()
+    assert migrate(address)
+    assert time.monotonic() - began < 4.5
+    stopped.join(60)
+
+
 def test_one_that_fails_half_way_leaves_the_steps_before_it(address: Address) -> None:
     with pytest.raises(psycopg.Error):
         migrate(address, SECOND, "CREATE TABLE half (a bigint); SELECT 1 / 0")

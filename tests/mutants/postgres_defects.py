@@ -47,6 +47,26 @@ POSTGRES_DEFECTS = (
         (COMMITS, "-k", "middle_of_an_exchange"),
     ),
     Defect(
+        "stopped-with-a-row-holds-on",
+        "who was stopped in the middle of an exchange keeps the rows that it has changed",
+        "store/postgres/own.sql",
+        (("        OR l.locktype = 'relation'", "        OR false AND l.locktype = 'relation'"),),
+        (COMMITS, "-k", "middle_of_an_exchange"),
+    ),
+    Defect(
+        "stopped-as-it-migrates-holds-on",
+        "who was stopped in the middle of a migration keeps everybody out",
+        "store/postgres/connection.py",
+        (
+            (
+                "        f\"SET LOCAL idle_in_transaction_session_timeout TO '{IDLE_SECONDS}s';\"\n"
+                '        f"SET LOCAL synchronous_commit TO on',
+                '        f"SET LOCAL synchronous_commit TO on',
+            ),
+        ),
+        ("tests/contract/test_postgres_migrations.py", "-k", "is_stopped"),
+    ),
+    Defect(
         "foreseen-for-ever",
         "what was asked as a change began is believed after the change has made it untrue",
         "store/postgres/transaction.py",

@@ -202,6 +202,7 @@ def _apply(connection: Connection, address: Address, number: int, script: str) -
     """The version afterwards, and whether this made the store."""
     connection.execute(
         f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout TO '{LOCK_SECONDS}s';"
+        f"SET LOCAL idle_in_transaction_session_timeout TO '{IDLE_SECONDS}s';"
         f"SET LOCAL synchronous_commit TO on;{_as_long_as_it_takes(connection)}".encode()
     )
     try:

@@ -285,7 +285,11 @@ class Line:
     def _end_stopped(self) -> None:
         """A process that was stopped between two messages of one exchange is not idle in its transaction, as the server
         sees it. What it had begun is undone, as it would be for one that is."""
-        bindings = {"lock_class": self.address.lock_class, "seconds": connections.IDLE_SECONDS}
+        bindings = {
+            "lock_class": self.address.lock_class,
+            "schema": self.address.schema,
+            "seconds": connections.IDLE_SECONDS,
+        }
         statement = OWN["end_stopped"]
         with contextlib.suppress(psycopg.Error):
             self._connection.execute(statement.text, [bindings[name] for name in statement.names])

@@ -70,14 +70,18 @@ SELECT what, n FROM numbers WHERE what IN ('system', 'timeline')
 -- name: note_server
 INSERT INTO numbers (what, n) VALUES (:name, :number) ON CONFLICT (what) DO UPDATE SET n = excluded.n
 
--- Who holds our locks and has been waiting for so long for the rest of what its client has to say. A COPY waits between
--- two rows of its client, too, and looks the same as long as it lasts.
+-- Who holds our locks, or has changed rows of ours, and has been waiting for so long for what its client is to say, or to
+-- take. A COPY waits between two rows of its client, too, and looks the same as long as it lasts.
 -- name: end_stopped
 SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a
-WHERE a.state = 'active' AND a.wait_event = 'ClientRead' AND a.state_change < clock_timestamp() - make_interval(secs => :seconds)
-  AND a.query NOT ILIKE 'COPY %'
-  AND EXISTS (SELECT 1 FROM pg_locks l WHERE l.pid = a.pid AND l.granted AND l.locktype = 'advisory'
-              AND l.classid = (:lock_class & 4294967295)::oid)
+WHERE a.state = 'active' AND a.wait_event IN ('ClientRead', 'ClientWrite')
+  AND a.state_change < clock_timestamp() - make_interval(secs => :seconds) AND a.query NOT ILIKE 'COPY %'
+  AND EXISTS (
+    SELECT 1 FROM pg_locks l LEFT JOIN pg_class c ON c.oid = l.relation LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE l.pid = a.pid AND l.granted
+      AND (l.locktype = 'advisory' AND l.classid = (:lock_class & 4294967295)::oid
+        OR l.locktype = 'relation' AND l.mode <> 'AccessShareLock' AND n.nspname = :schema
+          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())))
 
 -- Runs that have ended count no more: their counters become one, so that a sum stays one of few rows.
 -- name: fold_counts
