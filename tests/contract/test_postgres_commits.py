@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -216,7 +217,7 @@ def test_one_that_was_stopped_in_the_middle_of_an_exchange_does_not_hold_up_othe
     monkeypatch.setattr(connections, "LOCK_ONCE", 2)
     monkeypatch.setattr(connections, "LOCK_SECONDS", 10)
     run = bench.start("a")
-    stopped = psycopg.connect(stores.address.server, autocommit=True)
+    stopped = psycopg.connect(stores.address.server, autocommit=True, application_name="onward")
     wire = stopped.pgconn
     wire.enter_pipeline_mode()
     number = str(stores.address.lock_class)
@@ -235,6 +236,28 @@ def test_one_that_was_stopped_in_the_middle_of_an_exchange_does_not_hold_up_othe
         wire.finish()
 
 
+@pytest.mark.parametrize("name", ["onward", "psql"])
+def test_one_that_was_stopped_between_two_exchanges_is_ended_if_it_is_one_of_ours(
+    bench: Bench, stores: PostgresStores, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """PostgreSQL does not always end it: here as if it never did."""
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 1)
+    monkeypatch.setattr(connections, "LOCK_ONCE", 2)
+    monkeypatch.setattr(connections, "LOCK_SECONDS", 3)
+    run = bench.start("a")
+    with closing(psycopg.connect(stores.address.server, autocommit=True, application_name=name)) as stopped:
+        stopped.execute("BEGIN")
+        stopped.execute("SET LOCAL idle_in_transaction_session_timeout TO 0")
+        stopped.execute(HOLDS_THE_ROW.replace("SCHEMA", stores.address.quoted).encode())
+        if name == "onward":
+            bench.store.renew(run)
+            assert len(bench.claim(run, 1)) == 1
+        else:
+            with pytest.raises(StoreWriteError, match="held its tables for too long"):
+                bench.store.renew(run)
+            stopped.execute("COMMIT")
+
+
 def test_whoever_brings_rows_for_long_is_not_taken_for_stopped(
     bench: Bench, stores: PostgresStores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,7 +265,7 @@ def test_whoever_brings_rows_for_long_is_not_taken_for_stopped(
     monkeypatch.setattr(connections, "LOCK_ONCE", 2)
     monkeypatch.setattr(connections, "LOCK_SECONDS", 3)
     run = bench.start("a")
-    with psycopg.connect(stores.address.server) as bringing:
+    with psycopg.connect(stores.address.server, application_name="onward") as bringing:
         bringing.execute("CREATE TEMPORARY TABLE brought (n int)")
         bringing.execute(f"SELECT pg_advisory_xact_lock({stores.address.lock_class}, 1)".encode())
         with bringing.cursor().copy("COPY brought FROM STDIN") as copy:

@@ -54,6 +54,13 @@ POSTGRES_DEFECTS = (
         (COMMITS, "-k", "middle_of_an_exchange"),
     ),
     Defect(
+        "stopped-between-exchanges-holds-on",
+        "who was stopped between two exchanges, which the server's own bound does not end, keeps its locks",
+        "store/postgres/own.sql",
+        (("  AND a.wait_event IN ('ClientRead'", "  AND a.state = 'active' AND a.wait_event IN ('ClientRead'"),),
+        (COMMITS, "-k", "between_two_exchanges"),
+    ),
+    Defect(
         "stopped-as-it-migrates-holds-on",
         "who was stopped in the middle of a migration keeps everybody out",
         "store/postgres/connection.py",

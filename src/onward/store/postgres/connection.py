@@ -29,7 +29,7 @@ ONCE_MORE = 1.0
 LONG_WAIT = 2.0
 CONNECT_SECONDS = 10
 LOCK_SECONDS = 60
-LOCK_ONCE = 15
+LOCK_ONCE = 12
 """Of these, after so many it is looked whether who has the lock is stopped."""
 IDLE_SECONDS = 10
 """A process that is stopped in the middle of a change holds up others for so long."""

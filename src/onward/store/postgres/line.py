@@ -283,8 +283,7 @@ class Line:
         return isinstance(error, words.BEGUN_AGAIN) and tries.once_more()
 
     def _end_stopped(self) -> None:
-        """A process that was stopped between two messages of one exchange is not idle in its transaction, as the server
-        sees it. What it had begun is undone, as it would be for one that is."""
+        """The server's own bound does not end every process that was stopped in the middle of a change."""
         bindings = {
             "lock_class": self.address.lock_class,
             "schema": self.address.schema,

@@ -70,12 +70,15 @@ SELECT what, n FROM numbers WHERE what IN ('system', 'timeline')
 -- name: note_server
 INSERT INTO numbers (what, n) VALUES (:name, :number) ON CONFLICT (what) DO UPDATE SET n = excluded.n
 
--- Who holds our locks, or has changed rows of ours, and has been waiting for so long for what its client is to say, or to
--- take. A COPY waits between two rows of its client, too, and looks the same as long as it lasts.
+-- Which of our connections hold our locks, or have changed rows of ours, and have been waiting for so long for what their
+-- client is to say, or to take. PostgreSQL's own bound, idle_in_transaction_session_timeout, does not end one that is in
+-- the middle of an exchange, nor (seen with 18) one whose last exchange was of several statements. A COPY waits between two
+-- rows of its client, too, and looks the same as long as it lasts.
 -- name: end_stopped
 SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a
-WHERE a.state = 'active' AND a.wait_event IN ('ClientRead', 'ClientWrite')
-  AND a.state_change < clock_timestamp() - make_interval(secs => :seconds) AND a.query NOT ILIKE 'COPY %'
+WHERE a.application_name = current_setting('application_name')
+  AND a.wait_event IN ('ClientRead', 'ClientWrite') AND NOT (a.state = 'active' AND a.query ILIKE 'COPY %')
+  AND a.state_change < clock_timestamp() - make_interval(secs => :seconds)
   AND EXISTS (
     SELECT 1 FROM pg_locks l LEFT JOIN pg_class c ON c.oid = l.relation LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE l.pid = a.pid AND l.granted
