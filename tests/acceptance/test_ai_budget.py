@@ -89,17 +89,19 @@ def run(place: Place, server: LlmServer, *words: str) -> Ran:
     return place.run("--max-time", "90s", "--grace", "2s", *words, env=server.environment)
 
 
-def told_is_true(ran: Ran, folder: Path, server: LlmServer, of_records: bool = True) -> None:
-    """What the status tells was spent is what the server answered, once; nothing is set aside any more."""
+def told_is_true(ran: Ran, folder: Path, server: LlmServer, of_records: bool = True, most_lost: int = 0) -> None:
+    """What the status tells was spent is what the server answered, once; nothing is set aside any more. `most_lost`:
+    how many may have been given up on their way to the server."""
     cost, tokens = ran.status["cost"], spent_by_log(server)
     assert {name: cost[name] for name in tokens} == tokens
-    assert (cost["requests"], cost["lost"]) == (len(server.log()), 0)
+    assert cost["lost"] <= most_lost
+    assert cost["requests"] - cost["lost"] == len(server.log())
     with sqlite3.connect(folder / ".onward/onward.db") as store:
         held = "SELECT count(*) FROM reserved WHERE requests <> 0 OR picodollars <> 0 OR tokens <> 0"
         assert store.execute(held).fetchone() == (0,)
         (asked,) = store.execute("SELECT coalesce(sum(requests), 0) FROM usage").fetchone()
     if of_records:
-        assert asked == len(server.log())
+        assert asked == cost["requests"]
 
 
 @pytest.mark.parametrize("step", [ONCE, f"{ONCE}, process=True"])
@@ -223,7 +225,7 @@ def test_what_was_granted_to_an_ask_that_was_given_up_is_given_back(
     server.control(latency=30)  # should a request be made, it is not answered
     ran = run(many(tmp_path, how, ROOM_FOR_ONE, asks=8, step=step, turns=turns), server)
     assert (ran.code, ran.counts) == (0, {"succeeded": 1})
-    told_is_true(ran, tmp_path, server)
+    told_is_true(ran, tmp_path, server, most_lost=1)  # on a busy machine one gets as far as to connect
 
 
 TWO = """
