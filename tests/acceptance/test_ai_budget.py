@@ -89,19 +89,17 @@ def run(place: Place, server: LlmServer, *words: str) -> Ran:
     return place.run("--max-time", "90s", "--grace", "2s", *words, env=server.environment)
 
 
-def told_is_true(ran: Ran, folder: Path, server: LlmServer, of_records: bool = True, most_lost: int = 0) -> None:
-    """What the status tells was spent is what the server answered, once; nothing is set aside any more. `most_lost`:
-    how many may have been given up on their way to the server."""
+def told_is_true(ran: Ran, folder: Path, server: LlmServer, of_records: bool = True) -> None:
+    """What the status tells was spent is what the server answered, once; nothing is set aside any more."""
     cost, tokens = ran.status["cost"], spent_by_log(server)
     assert {name: cost[name] for name in tokens} == tokens
-    assert cost["lost"] <= most_lost
-    assert cost["requests"] - cost["lost"] == len(server.log())
+    assert (cost["requests"], cost["lost"]) == (len(server.log()), 0)
     with sqlite3.connect(folder / ".onward/onward.db") as store:
         held = "SELECT count(*) FROM reserved WHERE requests <> 0 OR picodollars <> 0 OR tokens <> 0"
         assert store.execute(held).fetchone() == (0,)
         (asked,) = store.execute("SELECT coalesce(sum(requests), 0) FROM usage").fetchone()
     if of_records:
-        assert asked == cost["requests"]
+        assert asked == len(server.log())
 
 
 @pytest.mark.parametrize("step", [ONCE, f"{ONCE}, process=True"])
@@ -216,7 +214,7 @@ def test_where_no_request_can_be_made_none_is_counted(
     told_is_true(ran, tmp_path, server)
 
 
-@pytest.mark.parametrize("turns", [1, 2, 3])
+@pytest.mark.parametrize("turns", [1, 2])  # in a third one that was granted may begin its request
 @pytest.mark.parametrize("how", [GIVEN_UP_HERE, GIVEN_UP_IN_THREADS])
 @pytest.mark.parametrize("step", [ONCE, f"{ONCE}, process=True"])
 def test_what_was_granted_to_an_ask_that_was_given_up_is_given_back(
@@ -225,7 +223,7 @@ def test_what_was_granted_to_an_ask_that_was_given_up_is_given_back(
     server.control(latency=30)  # should a request be made, it is not answered
     ran = run(many(tmp_path, how, ROOM_FOR_ONE, asks=8, step=step, turns=turns), server)
     assert (ran.code, ran.counts) == (0, {"succeeded": 1})
-    told_is_true(ran, tmp_path, server, most_lost=1)  # on a busy machine one gets as far as to connect
+    told_is_true(ran, tmp_path, server)
 
 
 TWO = """
