@@ -245,9 +245,6 @@ def test_other_tasks_have_their_turn_among_calls_that_never_wait() -> None:
     asyncio.run(go())
 
 
-# Admission.
-
-
 def test_what_comes_meanwhile_is_heard_before_all_that_is_ready_has_begun() -> None:
     async def go() -> None:
         bench = Bench(100)
@@ -272,6 +269,9 @@ def test_what_comes_meanwhile_is_heard_before_all_that_is_ready_has_begun() -> N
         bench.slots.close()
 
     asyncio.run(go())
+
+
+# Admission.
 
 
 def test_without_bounds_everything_starts_with_its_claim() -> None:
