@@ -122,7 +122,6 @@ def test_what_a_promoted_standby_lacks_is_reported_and_sent_once(
 
 
 def intents(service: Service, scene: Scene) -> int:
-    assert scene.url is not None
     ((number,),) = service.primary.execute(f"SELECT count(*) FROM {parse(scene.url).quoted}.effects")
     return int(number)
 
