@@ -32,7 +32,7 @@ LOCK_SECONDS = 60
 LOCK_ONCE = 12
 """Of these, after so many it is looked whether who has the lock is stopped."""
 IDLE_SECONDS = 10
-"""A process that is stopped in the middle of a change holds up others for so long."""
+"""One that says nothing for so long in the middle of a change is stopped: the server ends it, or who waits for it."""
 MIGRATING = -1
 _KEPT = {
     "application_name": "onward",
