@@ -16,9 +16,24 @@ from onward.engine.worker import Worker
 from onward.errors import OnwardError
 from onward.model import Counts, RunResult, State
 from onward.policy.effects import UNDECODABLE
-from onward.policy.endings import OK, SOME_FAILED, STOPPED_EARLY, Ending, NextAct, Remains, exit_code
+from onward.policy.endings import (
+    NEEDS_A_PERSON,
+    OK,
+    SOME_FAILED,
+    STOPPED_EARLY,
+    Ending,
+    NextAct,
+    Remains,
+    exit_code,
+)
 from onward.policy.versions import ResultVersions
 from onward.ports.work import RunBegun, Work, WorkStore
+
+_REASONS = {
+    OK: "all done",
+    SOME_FAILED: "finished, but some records need a look",
+    NEEDS_A_PERSON: "records wait for a person",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +108,7 @@ class Closing:
         left = counts.of(State.PENDING) + counts.of(State.IN_PROGRESS)
         if code == OK and (left > 0 or not counts.source_complete):
             return "as many as the limit allows are done"
-        known = {OK: "all done", SOME_FAILED: "finished, but some records need a look", 4: "records wait for a person"}
-        return known.get(code, "unfinished records are left")
+        return _REASONS.get(code, "unfinished records are left")
 
     def _remains(self, counts: Counts) -> Remains:
         failed = counts.of(State.FAILED) + counts.of(State.QUARANTINED) + counts.of(State.UNCONFIRMED)
